@@ -1,0 +1,98 @@
+"""Who belongs to the cluster: hosts and instances, as the inventory names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What an instance does in a prefill/decode-disaggregated cluster."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    ROUTER = "router"
+    PROXY = "proxy"
+
+
+ENGINE_ROLES = (Role.PREFILL, Role.DECODE)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """Where an API key is read from when it is needed; the key itself is never held in the model."""
+
+    env: str | None = None
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine. ``ssh`` is ``[user@]name[:port]`` or None for this machine; ``become`` is "sudo" or None."""
+
+    name: str
+    ssh: str | None = None
+    become: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One engine, router or proxy."""
+
+    name: str
+    role: Role
+    url: str | None = None
+    metrics_url: str | None = None
+    host: str | None = None
+    unit: str | None = None
+    script: str | None = None
+    log: str | None = None
+    bootstrap_port: int | None = None
+    engine: str = "sglang"
+    api_key: KeySource | None = None
+    ca_file: str | None = None
+    watch: tuple[str, ...] = ()
+    restart_command: tuple[str, ...] = ()
+
+    @property
+    def is_engine(self) -> bool:
+        return self.role in ENGINE_ROLES
+
+    @property
+    def metrics(self) -> str | None:
+        """Where this instance's Prometheus page is: ``metrics_url``, else ``url`` + /metrics (engines only)."""
+        if self.metrics_url:
+            return self.metrics_url
+        return f"{self.url.rstrip('/')}/metrics" if self.url and self.is_engine else None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The inventory. ``source`` says where it was read from, for messages."""
+
+    name: str
+    instances: tuple[Instance, ...]
+    hosts: tuple[Host, ...] = ()
+    source: str = "command line"
+
+    def instance(self, name: str) -> Instance | None:
+        return next((i for i in self.instances if i.name == name), None)
+
+    def of(self, *roles: Role) -> tuple[Instance, ...]:
+        return tuple(i for i in self.instances if i.role in roles)
+
+    @property
+    def prefills(self) -> tuple[Instance, ...]:
+        return self.of(Role.PREFILL)
+
+    @property
+    def decodes(self) -> tuple[Instance, ...]:
+        return self.of(Role.DECODE)
+
+    @property
+    def routers(self) -> tuple[Instance, ...]:
+        return self.of(Role.ROUTER)
+
+    @property
+    def engines(self) -> tuple[Instance, ...]:
+        return self.of(*ENGINE_ROLES)

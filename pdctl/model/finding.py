@@ -1,0 +1,135 @@
+"""What pdctl concludes: findings with their evidence, what was not checked, and the report that holds both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+
+from pdctl.model.rank import WHOLE, Rank
+
+
+class Severity(StrEnum):
+    CRITICAL = "critical"
+    UNKNOWN = "unknown"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Confidence(StrEnum):
+    """certain: two independent signals agree and nothing speaks against; likely: one strong signal, the missing one
+    named in the limits; possible: consistent with what was seen, other explanations remain."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+
+
+class Status(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    CRITICAL = "critical"
+    UNKNOWN = "unknown"
+
+
+# Worst first. A run that could not see enough is unknown, never ok; a known fault outranks a blind spot.
+WORST_FIRST = (Severity.CRITICAL, Severity.UNKNOWN, Severity.WARNING, Severity.INFO)
+STATUS_OF: Mapping[Severity, Status] = {
+    Severity.CRITICAL: Status.CRITICAL,
+    Severity.UNKNOWN: Status.UNKNOWN,
+    Severity.WARNING: Status.WARNING,
+    Severity.INFO: Status.OK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One thing that was seen. ``ask`` is how to see it again."""
+
+    saw: str
+    at: datetime | None = None
+    instance: str | None = None
+    ask: str | None = None
+    values: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A conclusion. ``name`` is one of the registry's stable names; ``subject`` an instance, or "a->b" for a pair."""
+
+    name: str
+    severity: Severity
+    confidence: Confidence
+    subject: str
+    summary: str
+    rank: Rank = WHOLE
+    since: datetime | None = None
+    evidence: tuple[Evidence, ...] = ()
+    against: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()
+    muted: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unchecked:
+    """Something a report does not judge, and why."""
+
+    what: str
+    subject: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuledOut:
+    """A fault that what was seen speaks against, and by what."""
+
+    what: str
+    subject: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceReport:
+    """How an instance showed itself in the window."""
+
+    name: str
+    role: str
+    version: str | None = None
+    reachable: bool | None = None
+    why: str | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything a judging command says. Its status is the worst severity among unmuted findings."""
+
+    cluster: str
+    start: datetime
+    end: datetime
+    samples: int
+    findings: tuple[Finding, ...] = ()
+    unchecked: tuple[Unchecked, ...] = ()
+    instances: tuple[InstanceReport, ...] = ()
+    ruled_out: tuple[RuledOut, ...] = ()
+
+    @property
+    def status(self) -> Status:
+        return status_of(self.findings)
+
+    def with_findings(self, findings: Iterable[Finding]) -> Report:
+        return replace(self, findings=tuple(findings))
+
+
+def status_of(findings: Iterable[Finding]) -> Status:
+    """The worst status among unmuted findings; info counts as ok."""
+    severities = {f.severity for f in findings if f.muted is None}
+    return next((STATUS_OF[s] for s in WORST_FIRST if s in severities), Status.OK)
+
+
+def by_weight(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings worst first, the surest first among equals, else in the order given."""
+    sure = list(Confidence)
+    return sorted(findings, key=lambda f: (WORST_FIRST.index(f.severity), sure.index(f.confidence)))

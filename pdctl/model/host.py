@@ -1,0 +1,182 @@
+"""What a host says: processes, units, limits, sockets, stacks, GPUs, files, checkouts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pdctl.model.rank import WHOLE, Rank
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process. ``title`` is its command line as shown (a retitled scheduler shows only its title)."""
+
+    pid: int
+    ppid: int
+    title: str
+    cmdline: tuple[str, ...] = ()
+    exe: str | None = None
+    comm: str | None = None
+    state: str | None = None  # as /proc/PID/stat: R S D T Z
+    started: datetime | None = None
+    rank: Rank = WHOLE
+    cpu_seconds: float | None = None
+    rss_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    rows: tuple[Process, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """``systemctl show``: every property as text, the usual ones parsed."""
+
+    properties: Mapping[str, str]
+    restarts: int | None = None
+    main_pid: int | None = None
+    active: str | None = None
+    sub: str | None = None
+    since: datetime | None = None
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Open files of a process against its soft limit."""
+
+    open_files: int | None
+    soft_limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SocketRow:
+    """One TCP socket. For LISTEN, recv_q is the accept queue and send_q the backlog; else bytes not read by the
+    process and bytes not acknowledged by the peer. Addresses are text, IPv6 without brackets."""
+
+    state: str  # LISTEN ESTAB CLOSE-WAIT FIN-WAIT-1 FIN-WAIT-2 SYN-SENT SYN-RECV TIME-WAIT LAST-ACK CLOSING
+    recv_q: int
+    send_q: int
+    local: str
+    local_port: int
+    peer: str
+    peer_port: int | None
+    process: str | None = None
+    pid: int | None = None
+    fd: int | None = None
+    timer: str | None = None
+    last_send_ms: int | None = None
+    last_recv_ms: int | None = None
+    unacked: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """``with_listeners`` is False where the listing cannot hold LISTEN rows."""
+
+    rows: tuple[SocketRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nstat:
+    counters: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    function: str
+    file: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStack:
+    """Frames innermost first, as py-spy prints them. ``state`` is py-spy's word: active, idle, active+gil, ..."""
+
+    tid: str
+    name: str | None
+    state: str
+    frames: tuple[Frame, ...]
+
+    @property
+    def is_main(self) -> bool:
+        return self.name == "MainThread"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStack:
+    pid: int
+    title: str
+    rank: Rank
+    threads: tuple[ThreadStack, ...]
+    python: str | None = None
+    error: str | None = None
+
+    @property
+    def main(self) -> ThreadStack | None:
+        return next((t for t in self.threads if t.is_main), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """One dump of one or more processes."""
+
+    processes: tuple[ProcessStack, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    index: int
+    utilization: float | None  # percent
+    power_w: float | None
+    memory_used_mib: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    rows: tuple[GpuRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cmdline:
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Environ:
+    """A process's environment; secret values are masked before they get here."""
+
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedFile:
+    path: str
+    mtime: datetime | None
+    sha256: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    head: str | None
+    branch: str | None
+    dirty: tuple[str, ...] = ()
+    committed: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptFile:
+    """A serve script or one of its backups. ``flags``: option -> value ("" for a bare switch); ``variables``: what it
+    exports or sets; ``unsure`` names what cannot be known without running it. Secret values are masked."""
+
+    path: str
+    mtime: datetime | None
+    text: str
+    flags: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    unsure: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
