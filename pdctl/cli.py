@@ -1,0 +1,103 @@
+"""The front door: which commands there are, and the one place where what went wrong becomes an exit status.
+
+Only the command that is invoked is imported. ``pdctl --help`` reads the table below; ``--version`` does not even import
+typer, because import time is start-up time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pdctl import __version__
+from pdctl.errors import PdctlError, UsageError
+
+if TYPE_CHECKING:
+    from typer import TyperException
+
+    from pdctl.lazy import LazyGroup
+
+# name -> (module:function, one line of help of at most 60 characters). A new command is one file and one row.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "triage": ("pdctl.commands.triage:triage", "run every check: what is wrong, where, what is ruled out"),
+    "pinned": ("pdctl.commands.pinned:pinned", "is a request stuck between prefill and decode?"),
+    "sample": ("pdctl.commands.sample:sample", "show the gauges that matter over time"),
+    "logs": ("pdctl.commands.logs:logs", "show and filter events of engine and router logs"),
+    "explain": ("pdctl.commands.explain:explain", "what a finding means and what to do, offline"),
+    "findings": ("pdctl.commands.findings:findings", "list every finding there is, offline"),
+    "init": ("pdctl.commands.init:init", "write pdctl.toml from URLs, asking each who it is"),
+    "demo": ("pdctl.commands.demo:demo", "start a simulated cluster on loopback, with a fault"),
+    "completion": ("pdctl.commands.completion:completion", "print or install shell completion"),
+}
+COMPLETE = "_PDCTL_COMPLETE"  # set by the shell's completion function
+DEBUG = "PDCTL_DEBUG"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns its exit status (the table is in README.md)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words in (["--version"], ["-V"]):
+        print(f"pdctl {__version__}")  # noqa: T201
+        return 0
+    debug = "--debug" in words or os.environ.get(DEBUG, "") not in ("", "0")
+    return _guarded([word for word in words if word != "--debug"], debug)
+
+
+def _guarded(words: list[str], debug: bool) -> int:
+    """The only try/except between a command and its exit status."""
+    from pdctl import outlet
+
+    outlet.never_fail_on_characters()
+    try:
+        status = _run(words)
+        outlet.flush()
+        return status
+    except PdctlError as error:
+        return outlet.failed(error, words, debug)
+    except KeyboardInterrupt:
+        return outlet.interrupted(words)
+    except Exception as error:  # noqa: BLE001 - the border: whatever is left is a fault of pdctl itself
+        return outlet.crashed(error, words, debug)
+
+
+def _run(words: list[str]) -> int:
+    """Runs the command that ``words`` name; raises PdctlError for wrong usage. Returns the status it asks for."""
+    import typer
+
+    group = command_line()
+    if COMPLETE in os.environ:
+        return _complete(group)
+    try:
+        with group.make_context("pdctl", words) as context:
+            group.invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    except SystemExit as end:  # typer's --install-completion ends this way
+        return end.code if isinstance(end.code, int) else 0
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except typer.TyperException as error:
+        raise _usage(error) from None
+    return 0
+
+
+def command_line() -> LazyGroup:
+    """The whole command line as one group, with no command imported yet."""
+    from pdctl.lazy import group_of
+
+    return group_of(COMMANDS)
+
+
+def _usage(error: TyperException) -> UsageError:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "pdctl"
+    return UsageError(error.format_message(), f"Try '{path} --help'.")
+
+
+def _complete(group: LazyGroup) -> int:
+    """Answers the shell's completion function."""
+    from typer.completion import shell_complete
+
+    return shell_complete(group, {}, "pdctl", COMPLETE, os.environ[COMPLETE])

@@ -1,0 +1,52 @@
+"""What can go wrong with pdctl itself, each with a hint at what to do. Imports nothing; cli.py maps it to exit status.
+
+    PdctlError            70   anything that went wrong inside
+      UsageError          64   the command line asks for what cannot be done
+      InventoryError      64   pdctl.toml (or a URL given instead) cannot be read
+      CaptureError        64   a capture cannot be read
+      StepFailed          75   a step of an action failed, and the action stopped there
+
+What is wrong with the *cluster* is never an exception: it is a finding, or an answer that was missed.
+"""
+
+from __future__ import annotations
+
+
+class PdctlError(Exception):
+    """An error told in one line. ``hint`` is what to do about it, in as many lines as it takes."""
+
+    kind = "internal"
+    exit_status = 70
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(PdctlError):
+    """The command line asks for something that cannot be done."""
+
+    kind = "usage"
+    exit_status = 64
+
+
+class InventoryError(PdctlError):
+    """The inventory cannot be read; the message names file, line and key, the hint what would be right."""
+
+    kind = "inventory"
+    exit_status = 64
+
+
+class CaptureError(PdctlError):
+    """A capture given with --from cannot be read."""
+
+    kind = "capture"
+    exit_status = 64
+
+
+class StepFailed(PdctlError):
+    """A step of an action failed; nothing after it was done."""
+
+    kind = "step-failed"
+    exit_status = 75

@@ -1,0 +1,35 @@
+"""The exit status: one table for what was judged, one number each for the ways a run can fail to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from pdctl.model.finding import Status
+
+USAGE = 64
+INTERNAL = 70
+STEP_FAILED = 75
+INTERRUPTED = 130
+CLOSED_PIPE = 141  # what a shell reports of a program ended by SIGPIPE: 128 + 13
+
+OF_STATUS: Mapping[Status, int] = {Status.OK: 0, Status.WARNING: 1, Status.CRITICAL: 2, Status.UNKNOWN: 3}
+
+
+class FailOn(StrEnum):
+    """From which status on the exit status is not 0."""
+
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+def exit_of(status: Status, fail_on: FailOn = FailOn.WARNING) -> int:
+    """The exit status of a judged run. A run that could not see enough is 3 whatever ``fail_on`` says: who asks to
+    hear of critical faults alone must not take blindness for health.
+
+    >>> exit_of(Status.WARNING), exit_of(Status.WARNING, FailOn.CRITICAL), exit_of(Status.UNKNOWN, FailOn.CRITICAL)
+    (1, 0, 3)
+    """
+    if status is Status.WARNING and fail_on is FailOn.CRITICAL:
+        return 0
+    return OF_STATUS[status]

@@ -1,0 +1,160 @@
+"""The two output streams, and what is written there when a run fails: people read stderr, programs stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import select
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pdctl import __version__, exits
+from pdctl.errors import PdctlError
+
+PROGRAMS_READ = ("json", "jsonl")  # the formats of -o in which a failure is a document, too
+REPORT_IT = "This is a fault of pdctl, not of the cluster. Run it again with --debug and report what it prints"
+
+
+def write(text: str) -> None:
+    """Writes to stdout at once. A reader that went away (``| head``) ends the writing, not the run."""
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    abandon_stdout()
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Writes each line as it comes, so that a pipe sees it when it is said; stops when nobody reads any more."""
+    try:
+        for line in lines:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+    except BrokenPipeError:
+        abandon_stdout()
+
+
+def say(text: str) -> None:
+    """Writes to stderr, for people; control characters in ``text`` are shown, not sent."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(plain(text))
+        sys.stderr.flush()
+
+
+def never_fail_on_characters() -> None:
+    """A terminal that cannot show a character gets its number instead; the run goes on."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def flush() -> None:
+    """Hands everything to the system now, while an error can still be told. A closed pipe is no error."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        abandon_stdout()
+
+
+def failed(error: PdctlError, words: Sequence[str], debug: bool) -> int:
+    """Tells an error that pdctl foresaw; returns its exit status."""
+    _traceback(debug)
+    return _tell(error.kind, error.message, error.hint, words, error.exit_status)
+
+
+def interrupted(words: Sequence[str]) -> int:
+    return _tell("interrupted", "interrupted", "", words, exits.INTERRUPTED)
+
+
+def crashed(error: Exception, words: Sequence[str], debug: bool) -> int:
+    """Tells an error that nobody foresaw, unless it only says that nobody reads stdout any more."""
+    if isinstance(error, BrokenPipeError) and _unread(sys.stdout):
+        abandon_stdout()
+        return exits.CLOSED_PIPE
+    _traceback(debug)
+    message = f"internal error: {type(error).__name__}: {error}{_place(error)}"
+    return _tell("internal", message, f"{REPORT_IT} (pdctl {__version__}).", words, exits.INTERNAL)
+
+
+def abandon_stdout() -> None:
+    """Points stdout at nothing, so that the interpreter's own last flush is quiet as well."""
+    with contextlib.suppress(OSError, ValueError):
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, sys.stdout.fileno())
+        os.close(sink)
+
+
+def wanted_format(words: Sequence[str]) -> str | None:
+    """The value of -o/--output on a command line that may not even be valid; None when there is none."""
+    wanted = None
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "--":
+            break
+        if word in ("-o", "--output"):
+            wanted = following
+        elif word.startswith("--output="):
+            wanted = word.partition("=")[2]
+        elif word.startswith("-o") and len(word) > 2:
+            wanted = word[2:].lstrip("=")
+    return wanted
+
+
+def plain(text: str) -> str:
+    """``text`` with every control character shown by number: what a peer or a file says must not drive a terminal."""
+    return "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _tell(kind: str, message: str, hint: str, words: Sequence[str], status: int) -> int:
+    if wanted_format(words) in PROGRAMS_READ:
+        write(_document(kind, message, hint) + "\n")
+    say("".join(f"{line}\n" for line in (f"pdctl: {message}", *(f"  {more}" for more in hint.splitlines()))))
+    return status
+
+
+def _document(kind: str, message: str, hint: str) -> str:
+    """A report that judges nothing and says why, on one line."""
+    import json
+
+    return json.dumps(
+        {
+            "schema": "pdctl.report/1",
+            "pdctl": __version__,
+            "cluster": None,
+            "status": "unknown",
+            "window": None,
+            "error": {"kind": kind, "message": message, "hint": hint},
+            "findings": [],
+            "unchecked": [],
+            "instances": [],
+        }
+    )
+
+
+def _traceback(debug: bool) -> None:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+
+
+def _place(error: Exception) -> str:
+    """Where in pdctl it happened, as `` (checks/pinned.py:41)``."""
+    here, place, step = str(Path(__file__).parent), "", error.__traceback__
+    while step is not None:
+        name = step.tb_frame.f_code.co_filename
+        if name.startswith(here):
+            place = f" ({os.path.relpath(name, here)}:{step.tb_lineno})"
+        step = step.tb_next
+    return place
+
+
+def _unread(stream: io.TextIOBase | None) -> bool:
+    """Whether the other end of the pipe that ``stream`` writes to is closed."""
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), select.POLLOUT)  # type: ignore[union-attr]
+        return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+    except (OSError, ValueError, AttributeError):
+        return False
