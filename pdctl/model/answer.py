@@ -100,7 +100,7 @@ class Answer:
     detail: str | None = None
     body: bytes | None = None
     content_type: str | None = None
-    more: Mapping[str, object] = field(default=NOTHING)
+    more: Mapping[str, object] = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Observation(Generic[T]):
     ask: str
     got: Seen[T] | Missed
     status: int | None = None
-    more: Mapping[str, object] = field(default=NOTHING)
+    more: Mapping[str, object] = field(default_factory=lambda: NOTHING)
 
     @property
     def missed(self) -> Missed | None:
