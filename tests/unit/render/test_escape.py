@@ -138,7 +138,7 @@ def test_equal_secrets_are_recognisably_equal() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Prefill batch, #new-seq: 1, #new-token: 512, #cached-token: 0, token usage: 0.01, input throughput (token/s): 9.3",
+        "Prefill batch, #new-seq: 1, #new-token: 512, #cached-token: 0, token usage: 0.01, token/s: 9.3",
         "Decode batch, #running-req: 3, #token: 900, #full token: 12, pre-allocated usage: 0.01",
         "--max-total-tokens 4096 --num-reserved-decode-tokens 512",
         "api_key=None, admin_api_key=null",
