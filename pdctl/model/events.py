@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from pdctl.model.rank import WHOLE, Rank
@@ -76,11 +76,30 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A read log: events in the order written. ``lines`` counts input lines, ``dropped`` records cut short."""
+    """A read log: events in the order written. ``lines`` counts input lines, ``dropped`` records cut short.
+
+    ``let_go`` counts records of the noisy kinds (batches, HTTP accesses, requests, plain text) that were older than
+    the newest ones kept; rare kinds are all kept. ``offset`` is how far the log's clock is ahead of UTC, None where
+    nothing told: then a naive time of this log cannot be laid beside another clock."""
 
     events: tuple[Event, ...]
     lines: int = 0
     dropped: int = 0
+    let_go: int = 0
+    offset: timedelta | None = None
 
     def of(self, *kinds: Kind) -> tuple[Event, ...]:
         return tuple(e for e in self.events if e.kind in kinds)
+
+    def utc(self, event: Event) -> datetime | None:
+        """The event's time as an aware UTC time; None where it has none or the log's zone is not known."""
+        return in_utc(event.when, self.offset)
+
+
+def in_utc(when: datetime | None, offset: timedelta | None) -> datetime | None:
+    """A log's time as an aware UTC time: an aware one is converted, a naive one needs its clock's offset."""
+    if when is None or (when.tzinfo is None and offset is None):
+        return None
+    if when.tzinfo is not None:
+        return when.astimezone(UTC)
+    return (when - (offset or timedelta())).replace(tzinfo=UTC)
