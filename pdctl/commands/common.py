@@ -1,8 +1,8 @@
 """What commands share: the options every one of them spells alike, the cluster or capture they look at, the way out.
 
-    with target(config=config, prefill=prefill, ..., capture=from_, demo=demo, release=release) as what:
-        what.cluster, what.capture, what.demo
-    emit(report, output, ascii_only=ascii_only, fail_on=fail_on)      # writes and ends the command
+with target(config=config, prefill=prefill, ..., capture=from_, demo=demo, release=release) as what:
+    what.cluster, what.capture, what.demo
+emit(report, output, ascii_only=ascii_only, fail_on=fail_on)      # writes and ends the command
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ def _instances(incomplete: str) -> list[str]:
         return []
 
 
-ConfigOpt = Annotated[
-    Path | None, typer.Option("--config", "-c", metavar="FILE", help="The inventory.", rich_help_panel="Cluster")
-]
+ConfigOpt = Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="The inventory.")]
 PrefillOpt = Annotated[list[str] | None, typer.Option("--prefill", metavar="URL", help="A prefill engine; repeatable.")]
 DecodeOpt = Annotated[list[str] | None, typer.Option("--decode", metavar="URL", help="A decode engine; repeatable.")]
 RouterOpt = Annotated[
@@ -103,7 +101,9 @@ TimeoutOpt = Annotated[
 ]
 DeadlineOpt = Annotated[
     float | None,
-    typer.Option("--deadline", metavar="TIME", parser=parse_duration, help="For the whole run; what is late is missed."),
+    typer.Option(
+        "--deadline", metavar="TIME", parser=parse_duration, help="For the whole run; what is late is missed."
+    ),
 ]
 RecordOpt = Annotated[
     Path | None, typer.Option("--record", metavar="DIR", help="Keep every raw answer there, for --from.")
@@ -162,7 +162,12 @@ def target(
 
 
 def _only_one(capture: bool, demo: bool, urls: bool, config: bool) -> None:
-    given = {"--from": capture, "--demo": demo, "URLs (--prefill, --decode, --router, --proxy)": urls, "--config": config}
+    given = {
+        "--from": capture,
+        "--demo": demo,
+        "URLs (--prefill, --decode, --router, --proxy)": urls,
+        "--config": config,
+    }
     named = [name for name, is_given in given.items() if is_given]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)} each name what to look at", "Give one of them.")
@@ -199,7 +204,7 @@ def find_inventory(config: Path | None) -> tuple[str, str]:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InventoryError(f"{path}: not UTF-8 text (byte {error.start})", "TOML files are UTF-8.") from None
     except OSError as error:

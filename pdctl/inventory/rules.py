@@ -1,0 +1,131 @@
+"""What the types of pdctl.toml cannot say: names that are free, URLs that can be asked, ports that exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import SplitResult, urlsplit
+
+from pdctl.inventory.faults import Fault, closest, listed
+from pdctl.inventory.lines import Place
+from pdctl.inventory.schema import HOST, INSTANCE, FileRow, HostRow, InstanceRow
+
+_NAME = re.compile(r"(?![.-])(?!host:)[^\s/\\\x00-\x1f\x7f>]{1,100}\Z")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SSH = re.compile(r"(?:[^\s@:/-][^\s@:/]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^\s@:/\[-][^\s@:/]*)(?::(?P<port>\d{1,5}))?\Z")
+NAME_RULE = "A name has no spaces, slashes or >, and does not start with a dot, a dash or host:"
+
+
+def faults(file: FileRow) -> Iterator[Fault]:
+    """Every fault of a file whose types are right, in the order of the file."""
+    hosts = [row.name for row in file.host]
+    for index, host in enumerate(file.host):
+        yield from _host_faults(host, index, hosts[:index])
+    for index, row in enumerate(file.instance):
+        yield from _instance_faults(row, index, [earlier.name for earlier in file.instance[:index]], hosts)
+        yield from _same_url(row, index, file.instance[:index])
+    if not file.instance:
+        yield Fault(Place(), "it names no instance", "Add at least one [[instance]] with a name, a role and a url.")
+
+
+def _host_faults(row: HostRow, index: int, earlier: list[str]) -> Iterator[Fault]:
+    who = f"host {row.name}"
+    yield from _name_faults(row.name, Place("host", index, "name"), earlier, "host")
+    if row.ssh is not None:
+        match = _SSH.match(row.ssh)
+        if not match or not _is_port(match["port"]):
+            yield Fault(Place("host", index, "ssh"), f'"{row.ssh}" is not [user@]name[:port]', HOST["ssh"], who)
+
+
+def _instance_faults(row: InstanceRow, index: int, earlier: list[str], hosts: list[str]) -> Iterator[Fault]:
+    who = f"instance {row.name}"
+    yield from _name_faults(row.name, Place("instance", index, "name"), earlier, "instance")
+    for key, url in (("url", row.url), ("metrics", row.metrics)):
+        if url is not None and (wrong := url_fault(url)):
+            yield Fault(Place("instance", index, key), wrong, f"For example: {INSTANCE[key]}", who)
+    if row.host is not None and row.host not in hosts:
+        near = closest(row.host, hosts)
+        known = f"Hosts named in the file: {listed(hosts)}." if hosts else f'Add [[host]] with name = "{row.host}".'
+        yield Fault(Place("instance", index, "host"), f'no [[host]] is named "{row.host}"', near + known, who)
+    if row.bootstrap_port is not None and not 1 <= row.bootstrap_port <= 65535:
+        wrong = f"{row.bootstrap_port} is no port; ports are 1 to 65535"
+        yield Fault(Place("instance", index, "bootstrap_port"), wrong, INSTANCE["bootstrap_port"], who)
+    yield from _key_faults(row, index, who)
+    if not any((row.url, row.metrics, row.host, row.unit, row.script, row.log)):
+        right = f"For example: {INSTANCE['url']}"
+        yield Fault(Place("instance", index), "nothing says where it is: no url, host, unit, script or log", right, who)
+
+
+def _key_faults(row: InstanceRow, index: int, who: str) -> Iterator[Fault]:
+    if row.api_key_env is not None and row.api_key_file is not None:
+        place = Place("instance", index, "api_key_file")
+        yield Fault(place, "api_key_env is given as well", "Give one of the two.", who)
+    if row.api_key_env is not None and not _VARIABLE.match(row.api_key_env):
+        wrong = "this is not the name of an environment variable"  # its value may be the key itself: not repeated
+        right = f"The variable's name, not the key: {INSTANCE['api_key_env']}"
+        yield Fault(Place("instance", index, "api_key_env"), wrong, right, who)
+
+
+def _name_faults(name: str, place: Place, earlier: list[str], kind: str) -> Iterator[Fault]:
+    if not _NAME.match(name) or "->" in name:
+        yield Fault(
+            place, f"{name!r} cannot be a name", f"{NAME_RULE}: {TABLE_EXAMPLE[kind]}", f"{kind} {place.index + 1}"
+        )
+    elif name in earlier:
+        yield Fault(place, f'another {kind} is already named "{name}"', f"Each {kind} needs a name of its own.")
+
+
+TABLE_EXAMPLE = {"host": HOST["name"], "instance": INSTANCE["name"]}
+
+
+def _same_url(row: InstanceRow, index: int, earlier: tuple[InstanceRow, ...]) -> Iterator[Fault]:
+    """Two instances of one host at one URL are one instance twice: every count of it would be doubled."""
+    for other in earlier:
+        if row.url and other.url and (_bare(row.url), row.host) == (_bare(other.url), other.host):
+            wrong = f'"{row.url}" is already the url of {other.name}'
+            yield Fault(
+                Place("instance", index, "url"), wrong, "Each instance has a url of its own.", f"instance {row.name}"
+            )
+            return
+
+
+def _bare(url: str) -> str:
+    return url.rstrip("/").lower()
+
+
+def url_fault(url: str) -> str:
+    """What is wrong with a URL that is to be asked, "" where nothing is.
+
+    >>> url_fault("10.0.0.1:30000")
+    '"10.0.0.1:30000" has no scheme; write http://10.0.0.1:30000'
+    """
+    if "://" not in url:
+        return f'"{url}" has no scheme; write http://{url.lstrip("/")}'
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return f'"{_without_login(url)}" has a port that is none; ports are 1 to 65535'
+    return _parts_fault(parts, port, _without_login(url))
+
+
+def _parts_fault(parts: SplitResult, port: int | None, url: str) -> str:
+    if parts.scheme not in ("http", "https"):
+        return f'"{url}" is not http:// or https://'
+    if parts.username is not None or parts.password is not None:
+        return f'"{url}" would hold a login in plain text; use api_key_env or api_key_file'
+    if not parts.hostname or any(c.isspace() or not c.isprintable() for c in url):
+        return f'"{url}" names no host'
+    if port == 0:
+        return f'"{url}" has port 0; ports are 1 to 65535'
+    if parts.query or parts.fragment:
+        return f'"{url}" has a part after ? or #; give the address only'
+    return ""
+
+
+def _without_login(url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//***@", url)
+
+
+def _is_port(text: str | None) -> bool:
+    return text is None or 1 <= int(text) <= 65535
