@@ -66,10 +66,10 @@ def _outcome(answer: Answer, instance: Instance | None) -> Seen[object] | Missed
 
 
 def _value(answer: Answer, instance: Instance | None) -> object:
+    if answer.fact in HTTP_FACTS and answer.error is not Why.REDIRECT_LOOP:
+        refuse_bad_status(answer, instance)  # first: a status says more than "not-found" or "auth" does
     if answer.error is not None:
         raise Unreadable(answer.error, answer.detail or _said(answer.error))
-    if answer.fact in HTTP_FACTS:
-        refuse_bad_status(answer, instance)
     return reader(answer.fact)(answer, instance)
 
 

@@ -1,0 +1,64 @@
+"""``/server_info`` (``/get_server_info`` before 0.5.6) -> ServerInfo.
+
+Every resolved server argument stands at the top level, beside ``version`` and ``internal_states`` (one a data-parallel
+rank). Older releases print API keys in clear: secret values are masked here, before anything else sees them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pdctl.facts.base import Unreadable
+from pdctl.facts.json_body import object_of, read_json, text_of
+from pdctl.model.answer import Answer, Why
+from pdctl.model.cluster import Instance
+from pdctl.model.engine import ServerInfo
+
+MASK = "***"
+# Names whose text is a secret: api_key, admin_api_key, ssl_keyfile_password, HF_TOKEN; not ssl_keyfile (a path),
+# not max_total_tokens (a number), not speculative_token_map.
+_SECRET_NAME = re.compile(r"(?i)(?:^|[_\-.])(?:api_?keys?|key|token|secrets?|password|passwd|credentials?|auth)$")
+_PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+def read(answer: Answer, instance: Instance | None) -> ServerInfo:
+    """What the engine was started with. Raises Unreadable: EMPTY, TRUNCATED, NOT_JSON (also JSON of something else:
+    a router answers the same path with words about itself)."""
+    body = object_of(read_json(answer))
+    states = body.get("internal_states")
+    if not body or "router_manager" in body:
+        raise Unreadable(Why.NOT_JSON, "JSON that does not describe an engine")
+    args = {key: _masked(key, value) for key, value in body.items() if _is_scalar(value)}
+    rows = [object_of(row) for row in states] if isinstance(states, list) else []
+    return ServerInfo(
+        version=text_of(body.get("version")),
+        mode=text_of(body.get("disaggregation_mode")),
+        args=args,
+        env=_env(body, rows),
+        internal=tuple(object_of(_masked("", row)) for row in rows),
+    )
+
+
+def _is_scalar(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float | bool)
+
+
+def _env(body: Mapping[str, object], rows: list[dict[str, object]]) -> dict[str, str]:
+    """Environment variables, where the release lists them (0.5.23 does in its internal states)."""
+    found: dict[str, str] = {}
+    for holder in (body, *rows):
+        for name in ("env", "env_vars", "environ", "environment"):
+            found |= {str(k): str(_masked(str(k), v)) for k, v in object_of(holder.get(name)).items() if _is_scalar(v)}
+    return found
+
+
+def _masked(name: str, value: object) -> object:
+    """The value with the secrets in it masked: by its name, or where it is a URL with a password."""
+    if isinstance(value, dict):
+        return {str(key): _masked(str(key), item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_masked(name, item) for item in value]
+    if not isinstance(value, str) or not value:
+        return value
+    return MASK if _SECRET_NAME.search(name) else _PASSWORD_IN_URL.sub(f"{MASK}@", value)
