@@ -9,6 +9,7 @@ from pdctl.render.look import Look, Mark
 from pdctl.render.text import columns, counted, listed, pad, period, span, wrap
 
 MOST_ROWS = 12  # a cluster larger than this is told in groups, except for what could not be read
+NARROW = 12  # with less room than this beside its name, what an instance said goes to the next line
 
 
 def cluster_lines(report: Report, look: Look) -> Iterator[str]:
@@ -18,7 +19,8 @@ def cluster_lines(report: Report, look: Look) -> Iterator[str]:
         return
     answered = sum(1 for row in rows if row.reachable)
     yield ""
-    yield f"Cluster {look.say(report.cluster)}: {counted(len(rows), 'instance')}, {answered} answered"
+    head = f"Cluster {look.say(report.cluster)}: {counted(len(rows), 'instance')}, {answered} answered"
+    yield from wrap(head, look.width, "", "  ")
     alike = [row for row in rows if row.reachable] if len(rows) > MOST_ROWS else []
     yield from _grouped(alike, look)
     single = [row for row in rows if not (alike and row.reachable)]
@@ -40,7 +42,11 @@ def _row(row: InstanceReport, widths: tuple[int, int, int], look: Look) -> Itera
     said = f"{word}: {row.why}" if row.why and not row.reachable else word
     cells = zip((row.name, row.role, _release(row)), widths, strict=True)
     head = "  ".join(pad(look.say(text), width) for text, width in cells)
-    yield from wrap(look.say(said), look.width, f"  {look.mark(mark)} {head}  ", "      ")
+    first = f"  {look.mark(mark)} {head}  "
+    if columns(first) > look.width - NARROW:
+        yield first.rstrip()
+        first = "      "
+    yield from wrap(look.say(said), look.width, first, "      ")
 
 
 def _release(row: InstanceReport) -> str:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import groupby
 
-from pdctl.model.finding import Evidence, Finding, Report, Severity, Status, by_weight
+from pdctl.model.finding import Confidence, Evidence, Finding, Report, Severity, by_weight
 from pdctl.render.cluster import cluster_lines, window_line
 from pdctl.render.look import Look, Mark
 from pdctl.render.scope import ruled_out_lines, unchecked_lines
 from pdctl.render.text import columns, counted, moment, span, wrap, wrap_command
-from pdctl.render.words import MARK_OF, MARK_OF_STATUS, measured, nothing_wrong, part_of, place
+from pdctl.render.words import MARK_OF, MARK_OF_STATUS, measured, nothing_wrong, part_of, place, status_word
 
 MOST_EVIDENCE = 5  # of the leading finding; the rest is counted and in -o json
 
@@ -29,8 +29,8 @@ def triage_lines(report: Report, look: Look) -> Iterator[str]:
     if lead:
         yield ""
         yield from finding_lines(lead, look, report)
-    yield from _others([f for f in ranked if f is not lead], look, "Also found" if lead else "Found")
-    yield from _muted([f for f in report.findings if f.muted is not None], look)
+    yield from other_lines([f for f in ranked if f is not lead], look, "Also found" if lead else "Found")
+    yield from muted_lines(report, look)
     yield from report_foot(report, look)
 
 
@@ -44,9 +44,9 @@ def report_foot(report: Report, look: Look) -> Iterator[str]:
 
 def headline(report: Report, lead: Finding | None, look: Look) -> Iterator[str]:
     """The verdict in a line: the status word, the cluster, and where the fault sits."""
-    mark = MARK_OF_STATUS[report.status] if report.status != Status.OK or measured(report) else Mark.UNCHECKED
+    mark = MARK_OF_STATUS[report.status] if lead or measured(report) else Mark.UNCHECKED
     said = _verdict(report, lead, look) if lead else nothing_wrong(report)
-    yield from verdict_lines(mark, report.status.value.upper(), f"{look.say(report.cluster)}: {said}", look)
+    yield from verdict_lines(mark, status_word(report), f"{look.say(report.cluster)}: {said}", look)
 
 
 def verdict_lines(mark: Mark, word: str, said: str, look: Look) -> Iterator[str]:
@@ -55,10 +55,10 @@ def verdict_lines(mark: Mark, word: str, said: str, look: Look) -> Iterator[str]
 
 
 def _verdict(report: Report, lead: Finding, look: Look) -> str:
-    if lead.severity == Severity.UNKNOWN:
-        return f"cannot tell how {place(lead, look)} is doing"
     more = sum(1 for f in report.findings if f.muted is None and f.severity == lead.severity) - 1
     rest = f", and {more} more {lead.severity.value}" if more else ""
+    if lead.severity == Severity.UNKNOWN:
+        return f"cannot tell how {place(lead, look)} is doing{rest}"
     return f"the fault sits {part_of(lead.name)} at {place(lead, look)}{rest}"
 
 
@@ -108,7 +108,7 @@ def _source(instance: str | None, at: datetime | None, ask: str | None, look: Lo
     else:
         is_url = again.startswith(("GET ", "POST "))
         again_lines = [f"      {again}"] if is_url else wrap_command(again, look.width, "      ", "        ")
-        lines = [f"      {where}:", *again_lines]
+        lines = [*wrap(f"{where}:", look.width, "      "), *again_lines]
     yield from (look.paint(line, "dim") for line in lines)
 
 
@@ -126,7 +126,8 @@ def _commands(rows: tuple[str, ...], look: Look) -> Iterator[str]:
         yield from (look.paint(line, "bold") for line in wrap_command(look.say(row), look.width, "    ", "      "))
 
 
-def _others(findings: list[Finding], look: Look, title: str) -> Iterator[str]:
+def other_lines(findings: list[Finding], look: Look, title: str) -> Iterator[str]:
+    """Further findings under a title with their number, each in few lines."""
     if findings:
         yield ""
         yield f"{title}: {len(findings)}"
@@ -135,15 +136,21 @@ def _others(findings: list[Finding], look: Look, title: str) -> Iterator[str]:
 
 
 def brief_lines(finding: Finding, look: Look) -> Iterator[str]:
-    """One finding in few lines: severity, confidence, name, place, summary, and its first next command."""
+    """One finding in few lines: severity, confidence, name, place, summary, its first limit where it is no certain
+    one, and its first next command."""
     head = f"{finding.severity.value}, {finding.confidence.value}: {finding.name} at {place(finding, look)}"
     yield from wrap(head, look.width, f"  {look.mark(MARK_OF[finding.severity])} ", "      ")
     yield from wrap(look.say(finding.summary), look.width, "    ")
+    if finding.confidence != Confidence.CERTAIN:
+        for limit in finding.limits[:1]:
+            yield from wrap(look.say(limit), look.width, "    not shown: ", "      ")
     for command in finding.next[:1]:
         yield from wrap_command(look.say(command), look.width, "    next: ", "      ")
 
 
-def _muted(findings: list[Finding], look: Look) -> Iterator[str]:
+def muted_lines(report: Report, look: Look) -> Iterator[str]:
+    """Findings that somebody muted, with who, until when and why: never hidden, not counted in the status."""
+    findings = [f for f in report.findings if f.muted is not None]
     if findings:
         yield ""
         yield f"Muted: {counted(len(findings), 'finding')}, not counted in the status"

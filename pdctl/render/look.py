@@ -6,6 +6,8 @@ terminal without colours lose nothing.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -83,3 +85,14 @@ def _holds_marks(encoding: str) -> bool:
     except (LookupError, UnicodeEncodeError):
         return False
     return True
+
+
+def look(ascii_only: bool = False) -> Look:
+    """The look for this process's standard output, as it and the environment are now."""
+    out = sys.stdout
+    try:
+        is_tty = out.isatty()
+        columns = os.get_terminal_size(out.fileno()).columns if is_tty else None
+    except (OSError, ValueError, AttributeError):
+        is_tty, columns = False, None
+    return choose_look(is_tty, os.environ, columns, ascii_only, getattr(out, "encoding", None) or "utf-8")

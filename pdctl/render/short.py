@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pdctl.model.finding import WORST_FIRST, Finding, Report, Severity, by_weight
 from pdctl.render.look import Look
 from pdctl.render.text import counted
-from pdctl.render.words import nothing_wrong, place
+from pdctl.render.words import nothing_wrong, place, status_word
 
 _NOUN = {Severity.CRITICAL: "critical", Severity.UNKNOWN: "unknown", Severity.WARNING: "warning", Severity.INFO: "info"}
 
@@ -23,7 +23,7 @@ def short_line(report: Report, look: Look | None = None) -> str:
     lead = next((f for f in ranked if f.severity != Severity.INFO), None)
     others = [f for f in ranked if f is not lead]
     rest = ", ".join(_rest(report, others))
-    head = f"{report.status.value.upper()} {look.say(report.cluster)}"
+    head = f"{status_word(report)} {look.say(report.cluster)}"
     said = f" {lead.name} {place(lead, look)}: {look.say(lead.summary)}" if lead else f": {nothing_wrong(report)}"
     return f"{head}{said}{f' (+{rest})' if rest else ''}"
 

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any
 
 from pdctl import __version__
-from pdctl.model.finding import Evidence, Finding, InstanceReport, Report, RuledOut, Unchecked
+from pdctl.model.finding import Evidence, Finding, InstanceReport, Report, RuledOut, Unchecked, by_weight
 from pdctl.model.rank import WHOLE, Rank
 from pdctl.render.escape import mask, mask_value, safe
 from pdctl.render.text import rfc3339
@@ -53,7 +53,7 @@ def report_value(report: Report) -> dict[str, Any]:
         "cluster": text(report.cluster),
         "status": report.status.value,
         "window": {"start": rfc3339(report.start), "end": rfc3339(report.end), "samples": report.samples},
-        "findings": [finding_value(f) for f in report.findings],
+        "findings": [finding_value(f) for f in by_weight(report.findings)],
         "unchecked": [_unchecked(u) for u in report.unchecked],
         "ruled_out": [_ruled_out(r) for r in report.ruled_out],
         "instances": [_instance(i) for i in report.instances],

@@ -43,6 +43,11 @@ def measured(report: Report) -> bool:
     return report.samples > 0 and any(i.reachable is not False for i in report.instances)
 
 
+def status_word(report: Report) -> str:
+    """The status in capitals; a run that measured nothing does not get to say OK."""
+    return report.status.value.upper() if report.status != Status.OK or measured(report) else "NOT CHECKED"
+
+
 def nothing_wrong(report: Report) -> str:
     """What an ok status says, and no more than that."""
     if not measured(report):
