@@ -37,9 +37,11 @@ def write_lines(lines: Iterable[str]) -> None:
 
 
 def say(text: str) -> None:
-    """Writes to stderr, for people; control characters in ``text`` are shown, not sent."""
+    """Writes a line to stderr, for people; secrets are masked, hostile characters shown and not sent."""
+    from pdctl.render.escape import mask, safe
+
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(plain(text))
+        sys.stderr.write(safe(mask(text)) + "\n")
         sys.stderr.flush()
 
 
@@ -101,30 +103,26 @@ def wanted_format(words: Sequence[str]) -> str | None:
     return wanted
 
 
-def plain(text: str) -> str:
-    """``text`` with every control character shown by number: what a peer or a file says must not drive a terminal."""
-    return "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def _tell(kind: str, message: str, hint: str, words: Sequence[str], status: int) -> int:
     if wanted_format(words) in PROGRAMS_READ:
         write(_document(kind, message, hint) + "\n")
-    say("".join(f"{line}\n" for line in (f"pdctl: {message}", *(f"  {more}" for more in hint.splitlines()))))
+    for line in (f"pdctl: {message}", *(f"  {more}" for more in hint.splitlines())):
+        say(line)
     return status
 
 
 def _document(kind: str, message: str, hint: str) -> str:
     """A report that judges nothing and says why, on one line."""
-    import json
+    from pdctl.render.wire import SCHEMA, dumps, text
 
-    return json.dumps(
+    return dumps(
         {
-            "schema": "pdctl.report/1",
+            "schema": SCHEMA,
             "pdctl": __version__,
             "cluster": None,
             "status": "unknown",
             "window": None,
-            "error": {"kind": kind, "message": message, "hint": hint},
+            "error": {"kind": kind, "message": text(message), "hint": text(hint)},
             "findings": [],
             "unchecked": [],
             "instances": [],

@@ -26,6 +26,7 @@ from pdctl.model.cluster import Cluster
 if TYPE_CHECKING:
     from pdctl.demo.run import Demo
     from pdctl.model.finding import Report
+    from pdctl.model.registry import Entry
     from pdctl.reach.capture import Capture
 
 
@@ -86,9 +87,12 @@ DemoOpt = Annotated[
 ReleaseOpt = Annotated[
     str | None, typer.Option("--release", metavar="X.Y.Z", help="With --demo: the engine release to simulate.")
 ]
-OutputOpt = Annotated[Output, typer.Option("--output", "-o", help="The form of the report.")]
+OutputOpt = Annotated[Output, typer.Option("--output", "-o", metavar="FORM", help="human, json, jsonl or short.")]
 FailOnOpt = Annotated[
-    FailOn, typer.Option("--fail-on", help="From which status on the exit status is not 0; unknown always is 3.")
+    FailOn,
+    typer.Option(
+        "--fail-on", metavar="STATUS", help="The exit status is 0 below this: warning or critical. Unknown always is 3."
+    ),
 ]
 IntervalOpt = Annotated[
     float, typer.Option("--interval", metavar="TIME", parser=parse_duration, help="Between samples: 2, 2s, 500ms.")
@@ -237,17 +241,23 @@ def emit(
     raise typer.Exit(exits.exit_of(report.status, fail_on))
 
 
+def entry_value(entry: Entry) -> dict[str, str]:
+    """A row of the registry of findings as JSON says it."""
+    return {"name": entry.name, "group": entry.group, "severity": entry.severity.value, "says": entry.says}
+
+
 def _lines(report: Report, output: Output, ascii_only: bool) -> Iterator[str]:
+    from pdctl.render.look import look
+
     if output is Output.HUMAN:
         from pdctl.render.human import triage_lines
-        from pdctl.render.look import look
 
         yield from triage_lines(report, look(ascii_only))
     elif output is Output.SHORT:
         from pdctl.render.short import short_line
 
-        yield short_line(report)
+        yield short_line(report, look(ascii_only))
     else:
         from pdctl.render.wire import report_json, report_jsonl
 
-        yield from (report_jsonl(report) if output is Output.JSONL else [report_json(report)])
+        yield report_jsonl(report) if output is Output.JSONL else report_json(report)
