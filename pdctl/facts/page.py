@@ -28,6 +28,7 @@ _PAIR = re.compile(
 )
 _NAME_END = re.compile(rb"[{\s]")
 _CLOSE = re.compile(rb"[ \t]*\}")
+_NUMBER = re.compile(rb"(?i)[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?|inf(?:inity)?|nan)")
 _ESCAPE = re.compile(r'\\([\\n"])')
 _HISTOGRAM_PARTS = ("_bucket", "_sum", "_count", "_total", "_created")
 
@@ -167,15 +168,15 @@ def _labels(line: bytes, start: int) -> tuple[Labels, int]:
 def _value(rest: bytes) -> float:
     """The value after name and labels; a timestamp and an exemplar may follow it and are left out."""
     try:
-        return float(rest)
+        return float(rest) if b"_" not in rest else _first_of(rest)  # Python takes 1_000 for a number
     except ValueError:
-        words = rest.partition(b"#")[0].split()
-    try:
-        if 1 <= len(words) <= 2:
-            float(words[-1])
-            return float(words[0])
-    except ValueError:
-        pass
+        return _first_of(rest)
+
+
+def _first_of(rest: bytes) -> float:
+    words = rest.partition(b"#")[0].split()
+    if 1 <= len(words) <= 2 and all(map(_NUMBER.fullmatch, words)):
+        return float(words[0])
     raise Unreadable(Why.NOT_METRICS, "a metrics line has no number for its value")
 
 
