@@ -24,6 +24,9 @@ class Process:
     rank: Rank = WHOLE
     cpu_seconds: float | None = None
     rss_bytes: int | None = None
+    launcher: str | None = None  # sglang | router | vllm: the program its command line starts
+    flags: Mapping[str, str] = field(default_factory=dict)  # its options by canonical name, "" for a bare switch
+    part: str = ""  # main, router, scheduler, detokenizer, dp-controller, tokenizer-worker, helper, other
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,13 @@ class SocketRow:
 
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """``with_listeners`` is False where the listing cannot hold LISTEN rows."""
+    """A listing. ``listeners`` is False where it cannot hold LISTEN rows, ``connections`` where it cannot hold others
+    (``ss -l``): what such a listing lacks is not known to be absent. ``owners`` tells whether processes were listed."""
 
     rows: tuple[SocketRow, ...]
+    listeners: bool = True
+    connections: bool = True
+    owners: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,7 @@ class ProcessStack:
     threads: tuple[ThreadStack, ...]
     python: str | None = None
     error: str | None = None
+    part: str = ""  # as Process.part
 
     @property
     def main(self) -> ThreadStack | None:
@@ -142,7 +150,12 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Cmdline:
+    """A command line, secrets masked. ``launcher`` names the program it starts (sglang, router, vllm), None for any
+    other and for a process that put a title in place of its command line: such a one shows no flags."""
+
     argv: tuple[str, ...]
+    launcher: str | None = None
+    flags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +184,8 @@ class Checkout:
 @dataclass(frozen=True, slots=True)
 class ScriptFile:
     """A serve script or one of its backups. ``flags``: option -> value ("" for a bare switch); ``variables``: what it
-    exports or sets; ``unsure`` names what cannot be known without running it. Secret values are masked."""
+    exports or sets; ``unsure`` names what cannot be known without running it. Secret values are masked. ``exported``
+    names the variables its command sees, ``sources`` the files it reads in, ``launcher`` the program it starts."""
 
     path: str
     mtime: datetime | None
@@ -180,3 +194,6 @@ class ScriptFile:
     variables: Mapping[str, str] = field(default_factory=dict)
     unsure: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    exported: frozenset[str] = frozenset()
+    sources: tuple[str, ...] = ()
+    launcher: str | None = None
