@@ -104,7 +104,8 @@ class InstanceReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything a judging command says. Its status is the worst severity among unmuted findings."""
+    """Everything a judging command says. Its status is the worst severity among unmuted findings; a check that broke
+    (an error of pdctl's own, listed under ``unchecked``) makes an otherwise fine report unknown."""
 
     cluster: str
     start: datetime
@@ -114,10 +115,12 @@ class Report:
     unchecked: tuple[Unchecked, ...] = ()
     instances: tuple[InstanceReport, ...] = ()
     ruled_out: tuple[RuledOut, ...] = ()
+    broken: bool = False
 
     @property
     def status(self) -> Status:
-        return status_of(self.findings)
+        status = status_of(self.findings)
+        return Status.UNKNOWN if self.broken and status in (Status.OK, Status.WARNING) else status
 
     def with_findings(self, findings: Iterable[Finding]) -> Report:
         return replace(self, findings=tuple(findings))

@@ -10,18 +10,19 @@ from typing import Any, Generic, TypeVar
 from pdctl.model.answer import Fact, Missed, Observation, Seen
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class At(Generic[T]):
+class At(Generic[T_co]):
     """A value that was seen, with when (``t`` seconds since the window's start) and by which ask."""
 
     t: float
-    value: T
-    seen: Observation[T]
+    value: T_co
+    seen: Observation[T_co]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Window:
     """Every observation of a span, in order of completion. ``start`` and ``end`` are aware UTC times.
 

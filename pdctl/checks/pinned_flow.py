@@ -1,0 +1,79 @@
+"""Pinned behind traffic: a floor under live counts while requests flow past it.
+
+Little's law bounds what turnover explains: with L completions a second that stay w seconds in the queue, it holds L*w
+on average, and by Markov's inequality is non-empty in at most that share of independent readings. Readings that were
+never empty, against odds of one in a million, are something that stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from pdctl.checks.base import Verdict, found, saw
+from pdctl.checks.pinned_evidence import second_signals
+from pdctl.checks.pinned_live import mean_transfer_s, rank_text
+from pdctl.checks.plateau import floor_of, mean_of, series_text
+from pdctl.checks.view import ClusterView, Count, EngineView
+from pdctl.model.engine import Gauge
+from pdctl.model.finding import Confidence, RuledOut, Unchecked
+from pdctl.model.rank import WHOLE, Rank
+
+LOOP_S = 0.5  # a finished transfer is seen by the next turn of the loop, which a forward pass can hold up
+ODDS = math.log(1e-6)
+LEAST_READINGS, LEAST_S = 8, 20.0
+
+
+def judge_under_flow(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
+    """For each rank with live inflight counts: seen empty (ruled out), against all odds never empty (pinned), or can't
+    be told behind this much traffic."""
+    for dp in engine.dps:
+        readings = engine.live(Gauge.INFLIGHT, dp)
+        if len(readings) < 2:
+            continue
+        if floor_of(readings) < 1:
+            yield RuledOut("request-pinned", engine.name, f"live inflight {rank_text(dp)}{series_text(readings)}")
+            continue
+        share = turnover_share(engine, dp, readings)
+        apart = [r for i, r in enumerate(readings) if i == 0 or r.t - readings[i - 1].t >= 0.9]
+        long = len(apart) >= LEAST_READINGS and readings[-1].t - readings[0].t >= LEAST_S
+        if share is not None and long and len(apart) * math.log(max(share, 1e-9)) < ODDS:
+            yield floor_finding(view, engine, dp, readings, share)
+        else:
+            yield Unchecked("request-pinned", engine.name, flow_text(readings, dp))
+
+
+def turnover_share(engine: EngineView, dp: int | None, readings: tuple[Count, ...]) -> float | None:
+    """The greatest share of the time turnover alone can keep the queue non-empty; None when it can't be bounded."""
+    mean, span = mean_transfer_s(engine), readings[-1].t - readings[0].t
+    done = engine.growth(Gauge.TRANSFERS_DONE, dp, readings[0].t, whole=dp is None)
+    if mean is None or done is None or span <= 0 or not engine.traits.fake_transfers_left_out:
+        return None
+    return min(1.0, (done / span) * (mean + LOOP_S))
+
+
+def floor_finding(
+    view: ClusterView, engine: EngineView, dp: int | None, readings: tuple[Count, ...], share: float
+) -> Verdict:
+    """The finding for a floor that turnover can't hold."""
+    floor = floor_of(readings)
+    second = second_signals(view, engine, readings[0].t)
+    text = f"live inflight {series_text(readings)}, never below {floor:g}; turnover alone fills {share:.0%} of the time"
+    return found(
+        "request-pinned",
+        engine.name,
+        f"{floor:g} request(s) stay in {engine.name}'s inflight queue behind traffic that flows past",
+        confidence=Confidence.CERTAIN if second and share < 0.2 else Confidence.LIKELY,
+        evidence=(saw(text, readings[-1].at, count=floor, mean=round(mean_of(readings), 2)), *second),
+        rank=Rank(dp=dp) if dp is not None and len(engine.dps) > 1 else WHOLE,
+        since=readings[0].at.seen.at,
+        limits=("requests have no identity in any answer: that the same ones stay is inferred from rates",),
+        next=(f"pdctl stacks {engine.name}", "pdctl explain request-pinned"),
+    )
+
+
+def flow_text(readings: tuple[Count, ...], dp: int | None) -> str:
+    return (
+        f"inflight {rank_text(dp)}was never empty ({series_text(readings)}) but requests flow: turnover explains it, a "
+        f"stuck one behind it can't be excluded; it shows when traffic pauses, or in the stacks"
+    )

@@ -1,0 +1,92 @@
+"""endpoint-unreadable: a needed answer did not come, or was no answer. Nothing is concluded from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pdctl.checks.base import Check, Verdict, found
+from pdctl.checks.trust import Counts
+from pdctl.checks.view import view_of
+from pdctl.model.answer import Fact, Missed, Observation, Why
+from pdctl.model.cluster import Cluster, Instance, Role
+from pdctl.model.finding import Confidence, Evidence, Unchecked
+from pdctl.model.window import Window
+
+REASON = {
+    Why.METRICS_DISABLED: "metrics-disabled",
+    Why.AUTH: "unauthorized",
+    Why.READ_TIMEOUT: "timeout",
+    Why.CONNECT_TIMEOUT: "timeout",
+    Why.CONNECT_REFUSED: "refused",
+    Why.REDIRECT_LOOP: "redirect",
+}
+ADVICE = {
+    "metrics-disabled": "start the engine with --enable-metrics",
+    "unauthorized": "give its key (api_key_env or api_key_file in pdctl.toml)",
+    "refused": "see whether its process runs and listens",
+    "timeout": "see whether its HTTP front end is blocked (pdctl sockets, pdctl stacks)",
+    "not-metrics": "see what answers at that address",
+    "redirect": "give the address it redirects to",
+    "tls": "give the private CA (ca_file in pdctl.toml)",
+}
+
+
+def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
+    """Each instance whose metrics were asked for and not readable at the end of the window."""
+    for instance in cluster.instances:
+        if instance.role == Role.PROXY:
+            continue
+        rows = window.timeline(instance.name, Fact.METRICS)
+        if not rows:
+            yield from never_asked(window, instance)
+        elif unreadable(rows):
+            yield unreadable_finding(instance, rows)
+    yield from unread_loads(window, cluster)
+
+
+def never_asked(window: Window, instance: Instance) -> Iterator[Verdict]:
+    """An instance nobody asked: said, never taken for well."""
+    why = "its metrics were not asked for" if instance.metrics else "the inventory names no metrics address for it"
+    if not any(window.asked(instance.name, fact) for fact in (Fact.LOADS, Fact.WORKERS)):
+        yield Unchecked("queues and counters", instance.name, why)
+
+
+def unreadable(rows: tuple[Observation[Any], ...]) -> bool:
+    """Whether the newest answers are missing: all of them, or the last two, or the last of few."""
+    missed = [isinstance(o.got, Missed) for o in rows]
+    return all(missed) or all(missed[-2:]) or (missed[-1] and len(missed) <= 2)
+
+
+def unreadable_finding(instance: Instance, rows: tuple[Observation[Any], ...]) -> Verdict:
+    """The finding, with the reason of the newest miss."""
+    last = rows[-1]
+    assert isinstance(last.got, Missed)
+    reason = REASON.get(last.got.why, str(last.got.why))
+    misses = sum(isinstance(o.got, Missed) for o in rows)
+    detail = f": {last.got.detail}" if last.got.detail else ""
+    advice = ADVICE.get(reason)
+    return found(
+        "endpoint-unreadable",
+        instance.name,
+        f"{instance.name}'s metrics could not be read: {reason}{detail}",
+        confidence=Confidence.CERTAIN,
+        evidence=(Evidence(f"{reason} in {misses} of {len(rows)} asks", last.at, instance.name, last.ask),),
+        since=next(o.at for o in rows if isinstance(o.got, Missed)),
+        limits=("nothing is concluded about this instance from its silence",),
+        next=((f"{advice[0].upper()}{advice[1:]}",) if advice else ()) + ("pdctl explain endpoint-unreadable",),
+    )
+
+
+def unread_loads(window: Window, cluster: Cluster) -> Iterator[Verdict]:
+    """Live counts this release has and that could not be read."""
+    for engine in view_of(window, cluster).engines:
+        rows = window.timeline(engine.name, Fact.LOADS)
+        if not rows or engine.traits.counts == Counts.NONE or not all(isinstance(o.got, Missed) for o in rows):
+            continue
+        last = rows[-1].got
+        assert isinstance(last, Missed)
+        yield Unchecked("live queue counts", engine.name, last.detail or str(last.why))
+
+
+CHECKS = (Check("seeing", "answers that did not come", ("endpoint-unreadable",), (), judge),)
