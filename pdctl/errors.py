@@ -11,12 +11,18 @@ What is wrong with the *cluster* is never an exception: it is a finding, or an a
 
 from __future__ import annotations
 
+USAGE = 64
+INTERNAL = 70
+STEP_FAILED = 75
+INTERRUPTED = 130
+CLOSED_PIPE = 141  # what a shell reports of a program ended by SIGPIPE: 128 + 13
+
 
 class PdctlError(Exception):
     """An error told in one line. ``hint`` is what to do about it, in as many lines as it takes."""
 
     kind = "internal"
-    exit_status = 70
+    exit_status = INTERNAL
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -28,25 +34,25 @@ class UsageError(PdctlError):
     """The command line asks for something that cannot be done."""
 
     kind = "usage"
-    exit_status = 64
+    exit_status = USAGE
 
 
 class InventoryError(PdctlError):
     """The inventory cannot be read; the message names file, line and key, the hint what would be right."""
 
     kind = "inventory"
-    exit_status = 64
+    exit_status = USAGE
 
 
 class CaptureError(PdctlError):
     """A capture given with --from cannot be read."""
 
     kind = "capture"
-    exit_status = 64
+    exit_status = USAGE
 
 
 class StepFailed(PdctlError):
     """A step of an action failed; nothing after it was done."""
 
     kind = "step-failed"
-    exit_status = 75
+    exit_status = STEP_FAILED

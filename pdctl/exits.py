@@ -1,4 +1,4 @@
-"""The exit status: one table for what was judged, one number each for the ways a run can fail to judge."""
+"""The exit status of what was judged. The other numbers, for a run that could not judge, are those of errors.py."""
 
 from __future__ import annotations
 
@@ -6,12 +6,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from pdctl.model.finding import Status
-
-USAGE = 64
-INTERNAL = 70
-STEP_FAILED = 75
-INTERRUPTED = 130
-CLOSED_PIPE = 141  # what a shell reports of a program ended by SIGPIPE: 128 + 13
 
 OF_STATUS: Mapping[Status, int] = {Status.OK: 0, Status.WARNING: 1, Status.CRITICAL: 2, Status.UNKNOWN: 3}
 

@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
-import select
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-from pdctl import __version__, exits
-from pdctl.errors import PdctlError
+from pdctl import __version__
+from pdctl.errors import CLOSED_PIPE, INTERNAL, INTERRUPTED, PdctlError
 
 PROGRAMS_READ = ("json", "jsonl")  # the formats of -o in which a failure is a document, too
 REPORT_IT = "This is a fault of pdctl, not of the cluster. Run it again with --debug and report what it prints"
 
 
-def write(text: str) -> None:
-    """Writes to stdout at once. A reader that went away (``| head``) ends the writing, not the run."""
-    with contextlib.suppress(BrokenPipeError):
+def write(text: str) -> bool:
+    """Writes to stdout at once. False when the reader went away (``| head``): that ends the writing, not the run."""
+    try:
         sys.stdout.write(text)
         sys.stdout.flush()
-        return
-    abandon_stdout()
+    except BrokenPipeError:
+        abandon_stdout()
+        return False
+    return True
 
 
 def write_lines(lines: Iterable[str]) -> None:
     """Writes each line as it comes, so that a pipe sees it when it is said; stops when nobody reads any more."""
-    try:
-        for line in lines:
-            sys.stdout.write(line + "\n")
-            sys.stdout.flush()
-    except BrokenPipeError:
-        abandon_stdout()
+    for line in lines:
+        if not write(line + "\n"):
+            return
 
 
 def say(text: str) -> None:
     """Writes a line to stderr, for people; secrets are masked, hostile characters shown and not sent."""
     from pdctl.render.escape import mask, safe
 
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(safe(mask(text)) + "\n")
-        sys.stderr.flush()
+    sys.stderr.write(safe(mask(text)) + "\n")
+    sys.stderr.flush()
 
 
 def never_fail_on_characters() -> None:
@@ -67,31 +62,35 @@ def failed(error: PdctlError, words: Sequence[str], debug: bool) -> int:
 
 
 def interrupted(words: Sequence[str]) -> int:
-    return _tell("interrupted", "interrupted", "", words, exits.INTERRUPTED)
+    return _tell("interrupted", "interrupted", "", words, INTERRUPTED)
 
 
 def crashed(error: Exception, words: Sequence[str], debug: bool) -> int:
-    """Tells an error that nobody foresaw, unless it only says that nobody reads stdout any more."""
-    if isinstance(error, BrokenPipeError) and _unread(sys.stdout):
+    """Tells an error that nobody foresaw, unless it only says that stdout is closed or full."""
+    if isinstance(error, OSError) and _stdout_fails():
         abandon_stdout()
-        return exits.CLOSED_PIPE
+        if isinstance(error, BrokenPipeError):
+            return CLOSED_PIPE
+        return _tell("output", f"the output cannot be written: {error.strerror}", "", (), INTERNAL)
     _traceback(debug)
     message = f"internal error: {type(error).__name__}: {error}{_place(error)}"
-    return _tell("internal", message, f"{REPORT_IT} (pdctl {__version__}).", words, exits.INTERNAL)
+    return _tell("internal", message, f"{REPORT_IT} (pdctl {__version__}).", words, INTERNAL)
 
 
 def abandon_stdout() -> None:
     """Points stdout at nothing, so that the interpreter's own last flush is quiet as well."""
-    with contextlib.suppress(OSError, ValueError):
+    try:
         sink = os.open(os.devnull, os.O_WRONLY)
         os.dup2(sink, sys.stdout.fileno())
         os.close(sink)
+    except (OSError, ValueError):  # a stdout that is no file, as in tests
+        return
 
 
 def wanted_format(words: Sequence[str]) -> str | None:
     """The value of -o/--output on a command line that may not even be valid; None when there is none."""
     wanted = None
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         if word == "--":
             break
         if word in ("-o", "--output"):
@@ -104,10 +103,16 @@ def wanted_format(words: Sequence[str]) -> str | None:
 
 
 def _tell(kind: str, message: str, hint: str, words: Sequence[str], status: int) -> int:
-    if wanted_format(words) in PROGRAMS_READ:
-        write(_document(kind, message, hint) + "\n")
-    for line in (f"pdctl: {message}", *(f"  {more}" for more in hint.splitlines())):
-        say(line)
+    """Tells it to people and, where they asked for it, to programs. Whatever happens here, the status stands: an exit
+    status of 1 from an error in the telling would read as a warning about the cluster."""
+    from contextlib import suppress
+
+    with suppress(Exception):
+        if wanted_format(words) in PROGRAMS_READ:
+            write(_document(kind, message, hint) + "\n")
+    with suppress(Exception):
+        for line in (f"pdctl: {message}", *(f"  {more}" for more in hint.splitlines())):
+            say(line)
     return status
 
 
@@ -139,20 +144,19 @@ def _traceback(debug: bool) -> None:
 
 def _place(error: Exception) -> str:
     """Where in pdctl it happened, as `` (checks/pinned.py:41)``."""
-    here, place, step = str(Path(__file__).parent), "", error.__traceback__
+    here, place, step = __file__.removesuffix("outlet.py"), "", error.__traceback__
     while step is not None:
         name = step.tb_frame.f_code.co_filename
         if name.startswith(here):
-            place = f" ({os.path.relpath(name, here)}:{step.tb_lineno})"
+            place = f" ({name.removeprefix(here)}:{step.tb_lineno})"
         step = step.tb_next
     return place
 
 
-def _unread(stream: io.TextIOBase | None) -> bool:
-    """Whether the other end of the pipe that ``stream`` writes to is closed."""
+def _stdout_fails() -> bool:
+    """Whether it is stdout that cannot be written to, and not something else that raised an error of its kind."""
     try:
-        poll = select.poll()
-        poll.register(stream.fileno(), select.POLLOUT)  # type: ignore[union-attr]
-        return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
-    except (OSError, ValueError, AttributeError):
-        return False
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False

@@ -22,6 +22,13 @@ def completion(
 
     For this shell alone: eval "$(pdctl completion bash)". For good: pdctl --install-completion.
     """
+    from contextlib import redirect_stdout
+    from io import StringIO
+
     from typer.completion import shell_complete
 
-    shell_complete(context.find_root().command, {}, "pdctl", "_PDCTL_COMPLETE", f"source_{shell}")
+    from pdctl import outlet
+
+    with redirect_stdout(StringIO()) as script:
+        shell_complete(context.find_root().command, {}, "pdctl", "_PDCTL_COMPLETE", f"source_{shell}")
+    outlet.write(script.getvalue().lstrip())  # zsh looks for #compdef on the first line
