@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from importlib import import_module
+from typing import TypeVar
 
 from pdctl.checks.base import Check, Verdict
 from pdctl.checks.view import view_of
@@ -12,6 +13,8 @@ from pdctl.model.cluster import Cluster, Instance
 from pdctl.model.engine import EngineMetrics, Gauge
 from pdctl.model.finding import Finding, InstanceReport, Report, RuledOut, Unchecked, by_weight
 from pdctl.model.window import Window
+
+V = TypeVar("V", Finding, Unchecked, RuledOut)
 
 # One row a module, in the order their findings are told among equals.
 MODULES = (
@@ -91,8 +94,8 @@ def _was_read(window: Window, fact: Fact) -> bool:
     return any(isinstance(o.got, Seen) for s in window.subjects(fact) for o in window.timeline(s, fact))
 
 
-def _once(items: Iterable[Verdict]) -> Iterator[Verdict]:  # type: ignore[misc]
-    kept: list[Verdict] = []
+def _once(items: Iterable[V]) -> Iterator[V]:
+    kept: list[V] = []
     for item in items:
         if item not in kept:
             kept.append(item)

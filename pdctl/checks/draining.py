@@ -47,8 +47,8 @@ def judge_queue(engine: EngineView, queue: Gauge) -> Iterator[Verdict]:
     yield found(
         "draining",
         engine.name,
-        f"{engine.name}'s {queue} queue falls by itself: {top:g} to {last:g} in {tail[-1].t - began:.0f} s, empty in about "
-        f"{left:.0f} s at this pace{bound}",
+        f"{engine.name}'s {queue} queue falls by itself: {top:g} to {last:g} in {tail[-1].t - began:.0f} s, empty in "
+        f"about {left:.0f} s at this pace{bound}",
         confidence=Confidence.LIKELY,
         evidence=(saw(f"live {queue}: {series_text(tail)}", tail[-1].at, per_second=round(rate, 2)),),
         since=tail[0].at.seen.at,

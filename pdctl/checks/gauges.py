@@ -16,6 +16,7 @@ from pdctl.model.finding import Confidence, Finding, Unchecked
 from pdctl.model.window import Window
 
 LEAST_S = 20.0
+QUIET_S = 30.0
 GAUGES = (Gauge.INFLIGHT, Gauge.BOOTSTRAP, Gauge.TRANSFER, Gauge.PREALLOC, Gauge.RUNNING)
 
 
@@ -29,7 +30,7 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
     for engine in view.engines:
         if any(engine.fresh_rows(dp) for dp in engine.dps):
             continue
-        if engine.is_prefill and engine.name in untold:
+        if engine.is_prefill and engine.name in untold and quiet(engine):
             yield from judge_unavailable(engine)
         yield from judge_stale(engine)
 
@@ -54,6 +55,12 @@ def judge_unavailable(engine: EngineView) -> Iterator[Verdict]:
         limits=("whether anything is pinned could not be judged from this engine's page",),
         next=(f"pdctl stacks {engine.name}", "pdctl explain gauge-unavailable"),
     )
+
+
+def quiet(engine: EngineView) -> bool:
+    """Whether nothing finished in the last half minute or more: behind traffic no release can exclude a stuck one."""
+    still = engine.still_since()
+    return bool(engine.pages) and (still is None or engine.pages[-1].t - still >= QUIET_S)
 
 
 def dead_text(engine: EngineView) -> str:
@@ -96,8 +103,8 @@ def stale(engine: EngineView, gauge: Gauge, readings: tuple[Count, ...]) -> Verd
     return found(
         "gauge-stale",
         engine.name,
-        f"{engine.name}'s {gauge} gauge stands at {readings[-1].value:g} while no batch runs: it may be a leftover, and "
-        "is evidence in neither direction",
+        f"{engine.name}'s {gauge} gauge stands at {readings[-1].value:g} while no batch runs: it may be a leftover, "
+        "and is evidence in neither direction",
         confidence=Confidence.LIKELY,
         evidence=(saw(f"{gauge} gauge: {series_text(readings)}, no counter moved", readings[-1].at),),
         since=readings[0].at.seen.at,

@@ -14,6 +14,7 @@ from pdctl.model.host import ProcessStack, Stacks
 from pdctl.model.router import RouterMetrics
 from pdctl.model.window import At
 
+OLD_S = 60.0  # the age buckets lag by about 20 s (seen on 0.3.2)
 TRANSFER_CALL = ("_transfer_data", "batch_transfer_sync", "transfer_sync", "_send_kvcache", "send_kvcache")
 
 
@@ -59,6 +60,11 @@ def active_on(page: RouterMetrics, url: str | None) -> float | None:
     """A router's count of requests under way on one worker, by its URL."""
     wanted = (url or "").rstrip("/")
     return next((value for worker, value in page.active.items() if worker.rstrip("/") == wanted), None)
+
+
+def oldest(page: RouterMetrics) -> float:
+    """How many requests under way in a router are at least ``OLD_S`` old."""
+    return sum(bucket.count for bucket in page.ages if bucket.gt >= OLD_S)
 
 
 def stack_signal(engine: EngineView) -> Iterator[Evidence]:

@@ -8,6 +8,7 @@ where the release writes the gauge at all and no health probe re-armed the timer
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from pdctl.checks.base import Verdict, found, saw
 from pdctl.checks.memory import token_signs
@@ -116,8 +117,11 @@ def by_overdue_report(view: ClusterView, engine: EngineView) -> Iterator[Verdict
     late = tuple(overdue(view, still))
     routed = tuple(router_signal(view, engine, still))
     stacks = tuple(stack_signal(engine))
+    reports = [idle_report(decode) for decode in view.decodes]
     if routed_none(view, engine):
         yield RuledOut("request-pinned", engine.name, "the router has no request under way on it")
+    elif reports and all(reports):
+        yield RuledOut("request-pinned", engine.name, "; ".join(r for r in reports if r))
     elif (routed and (late or stacks)) or (late and stacks):
         yield found(
             "request-pinned",
@@ -146,6 +150,18 @@ def overdue(view: ClusterView, since: float) -> Iterator[Evidence]:
                 text = f"{decode.name}'s {queue} gauge stood at {series_text(readings)}: its idle report is overdue"
                 yield saw(text, readings[-1].at, gauge=readings[-1].value)
                 break
+
+
+def idle_report(decode: EngineView) -> str | None:
+    """How a decode's idle report was seen after the last movement: gauges fell to 0 with no batch between, which takes
+    empty transfer and prealloc queues; None when none was seen."""
+    still = decode.still_since()
+    pages = [p for p in decode.pages if still is not None and p.t >= still]
+    for before, after in pairwise(pages):
+        values = [(before.value.total(q), after.value.total(q)) for q in IDLE_WRITTEN]
+        if any(old for old, _ in values) and not any(new for _, new in values):
+            return f"{decode.name}'s idle report at {after.t:.0f} s zeroed its gauges: no transfer or prealloc left"
+    return None
 
 
 def routed_none(view: ClusterView, engine: EngineView) -> bool:

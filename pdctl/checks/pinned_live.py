@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from pdctl.checks.base import Verdict, found, saw
 from pdctl.checks.memory import starved
-from pdctl.checks.pinned_evidence import second_signals
+from pdctl.checks.pinned_evidence import oldest, router_signal, second_signals
 from pdctl.checks.plateau import Plateau, fall, plateau, series_text
 from pdctl.checks.view import ClusterView, Count, EngineView
+from pdctl.model.answer import Fact
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, Evidence, Finding, RuledOut, Unchecked
 from pdctl.model.rank import WHOLE, Rank
+from pdctl.model.router import RouterMetrics
 
 LEAST_S = 8.0  # a queue that stood this long with nothing finishing; far above a transfer's milliseconds
 UNKNOWN_PACE_S = 20.0  # where no finished transfer says how long one takes
@@ -50,7 +52,8 @@ def pinned_queue(
     start = flat.readings[0].t
     if flat.seconds < needed_s(engine, queue, dp) or len(flat.readings) < LEAST_READINGS:
         return
-    if queue == Gauge.BOOTSTRAP and (why := waits_for_decode(view, start)):
+    why = (waits_for_decode(view, start) or held_by_router(view, engine, start)) if queue == Gauge.BOOTSTRAP else None
+    if why:
         yield Unchecked("request-pinned", engine.name, f"{flat.last:g} wait in bootstrap, {why}")
         return
     yield pinned(engine, dp, queue, flat, second_signals(view, engine, start))
@@ -89,6 +92,15 @@ def waits_for_decode(view: ClusterView, since: float) -> str | None:
             return f"and {decode.name} holds them in prealloc: {series_text(prealloc)}"
         if not prealloc and not decode.pages:
             return f"and {decode.name} could not be read"
+    return None
+
+
+def held_by_router(view: ClusterView, engine: EngineView, since: float) -> str | None:
+    """Why orphans in bootstrap are the router's: it counts them as under way, long since, and decode has nothing."""
+    for router in view.cluster.routers:
+        page = view.window.last(router.name, Fact.METRICS, RouterMetrics)
+        if page is not None and oldest(page.value) >= 1 and any(router_signal(view, engine, since)):
+            return f"half of requests {router.name} holds: decode never got the other (see router-holds-requests)"
     return None
 
 

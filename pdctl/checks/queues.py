@@ -60,8 +60,8 @@ def judge_starved(view: ClusterView, decode: EngineView, reasons: tuple[str, ...
     yield found(
         "decode-starved",
         decode.name,
-        f"{waiting[-1].value:g} request(s) wait for KV memory on {decode.name}, never fewer than {floor_of(waiting):g}, "
-        "while it works: capacity, not a leak",
+        f"{waiting[-1].value:g} request(s) wait for KV memory on {decode.name}, never fewer than {floor_of(waiting):g}"
+        ", while it works: capacity, not a leak",
         confidence=Confidence.CERTAIN if full or live else Confidence.LIKELY,
         evidence=evidence,
         since=waiting[0].at.seen.at,
@@ -111,8 +111,8 @@ def judge_prealloc(decode: EngineView) -> Iterator[Verdict]:
     yield found(
         "prealloc-wedged",
         decode.name,
-        f"{flat.stayed:g} request(s) stand in {decode.name}'s prealloc queue for {flat.seconds:.0f} s although memory is "
-        f"free (usage {used[0]:.2f}) and nothing runs",
+        f"{flat.stayed:g} request(s) stand in {decode.name}'s prealloc queue for {flat.seconds:.0f} s although memory "
+        f"is free (usage {used[0]:.2f}) and nothing runs",
         confidence=Confidence.CERTAIN if live else Confidence.LIKELY,
         evidence=evidence,
         since=flat.readings[0].at.seen.at,

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.memory import token_signs
+from pdctl.checks.pinned_evidence import oldest
 from pdctl.checks.plateau import series_text
 from pdctl.checks.queues import total_readings
 from pdctl.checks.scheduler import judge_stopped
+from pdctl.checks.trust import Inflight
 from pdctl.checks.view import ClusterView, Count, EngineView, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster, Instance
@@ -17,10 +19,10 @@ from pdctl.model.finding import Confidence, Evidence, RuledOut
 from pdctl.model.router import RouterMetrics
 from pdctl.model.window import At, Window
 
-OLD_S = 60.0  # a bucket of requests at least this old; the gauge lags by about 20 s (seen on 0.3.2)
 LEAST_S = 20.0
 OPEN, HALF_OPEN = 1.0, 2.0
-QUEUES = (Gauge.RUNNING, Gauge.QUEUE, Gauge.BOOTSTRAP, Gauge.INFLIGHT, Gauge.PREALLOC, Gauge.TRANSFER)
+# Bootstrap is left out: a prefill whose requests wait for a decode that never got its half is idle all the same.
+QUEUES = (Gauge.RUNNING, Gauge.INFLIGHT, Gauge.PREALLOC, Gauge.TRANSFER)
 
 
 def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
@@ -66,11 +68,6 @@ def judge_holds(view: ClusterView, router: Instance, pages: tuple[At[RouterMetri
     )
 
 
-def oldest(page: RouterMetrics) -> float:
-    """How many requests are at least ``OLD_S`` old."""
-    return sum(bucket.count for bucket in page.ages if bucket.gt >= OLD_S)
-
-
 def stays(active: list[Count]) -> bool:
     """Whether the router never had fewer than one request over a long enough span."""
     return len(active) >= 3 and min(a.value for a in active) >= 1 and active[-1].t - active[0].t >= 2 * LEAST_S
@@ -93,7 +90,7 @@ def idle_evidence(engine: EngineView) -> Evidence | None:
     if not engine.pages and not engine.loads:
         return None
     owed = engine.http_active()
-    if owed and owed[-1].value >= 1:
+    if owed and owed[-1].value > orphans(engine):
         return None
     live = [r for q in QUEUES if (r := engine.live_total(q))]
     if live:
@@ -110,8 +107,17 @@ def idle_evidence(engine: EngineView) -> Evidence | None:
     return idle_by_gauges(engine)
 
 
+def orphans(engine: EngineView) -> float:
+    """Requests that wait in bootstrap by the newest reading."""
+    readings, _ = total_readings(engine, Gauge.BOOTSTRAP)
+    return readings[-1].value if readings else 0.0
+
+
 def idle_by_gauges(engine: EngineView) -> Evidence | None:
-    """All gauges 0 all through the window and no counter moving: idle, as far as this release can tell."""
+    """All gauges 0 all through the window and no counter moving: idle, where the release counts a batch's own requests
+    (0.5.10.post1 and later); before, a 0 hides a pinned one."""
+    if engine.traits.inflight not in (Inflight.OWN_30S, Inflight.OWN_AT_ONCE):
+        return None
     if len(engine.pages) < 2 or token_signs(engine) or engine.still_since() not in (None, 0.0):
         return None
     values = [r for q in QUEUES if (r := total_readings(engine, q)[0])]

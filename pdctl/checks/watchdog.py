@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.pinned import judge as judge_pinned
-from pdctl.checks.router import oldest
+from pdctl.checks.pinned_evidence import oldest
 from pdctl.checks.view import ClusterView, EngineView, utc, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
