@@ -34,8 +34,8 @@ def _unauthorized(status: int) -> str:
 
 
 def _redirect(answer: Answer, status: int) -> str:
-    target = answer.more.get("location") or answer.detail
-    return f"HTTP {status} redirects to {target}" if target else f"HTTP {status} redirects elsewhere"
+    """Where it leads, as the transport said it ("redirects to ...")."""
+    return f"HTTP {status} {answer.detail or 'redirects elsewhere'}"
 
 
 def _not_found(answer: Answer, instance: Instance | None) -> Unreadable:

@@ -9,9 +9,10 @@ Shapes, seen on recorded answers and in ``entrypoints/v1_loads.py`` and the sche
 - ``/get_load`` (0.4.9 to 0.5.20): a bare list of ``{dp_rank, num_reqs, num_waiting_reqs, num_tokens}``.
 
 ``num_waiting_reqs`` is not the waiting queue: on prefill it holds the bootstrap queue too, on decode prealloc, transfer
-and retracted. The waiting queue is ``queues.waiting``; without that section it is unknown, except where the row says
-that nothing is disaggregated. ``/get_load`` gives no queue apart: there ``waiting`` is the sum it names, ``running`` is
-what is left of ``num_reqs``, and its tokens are the used ones only while nothing waits (they include those to come).
+and retracted. ``LoadRow.waiting`` is the waiting queue alone: ``queues.waiting``, or without that section what is left
+of ``num_waiting_reqs`` (both come from one pass over the queues). ``/get_load`` gives no queue apart: there ``waiting``
+is the sum it names, ``running`` is what is left of ``num_reqs``, and its tokens are the used ones only while nothing
+waits (they include those to come).
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from pdctl.model.answer import Answer, Why
 from pdctl.model.cluster import Instance
 from pdctl.model.engine import LoadRow, Loads
 
-NOT_DISAGGREGATED = "null"
+# What num_waiting_reqs holds beside the waiting queue, by the mode the row names.
+_ALSO_WAITING = {
+    "null": (),
+    "prefill": ("prefill_bootstrap_queue_reqs",),
+    "decode": ("decode_prealloc_queue_reqs", "decode_transfer_queue_reqs", "decode_retracted_queue_reqs"),
+}
+_OLD_BOOTSTRAP = "prefill_prealloc_queue_reqs"
 
 
 def read(answer: Answer, instance: Instance | None) -> Loads:
@@ -55,15 +62,15 @@ def _ranks(rows: Sequence[dict[str, object]]) -> list[int | None]:
 def _row(row: dict[str, object], rank: int | None) -> LoadRow:
     if "num_reqs" in row and "num_running_reqs" not in row:
         return _old_row(row, rank)
-    pd, queues = object_of(row.get("disaggregation")), object_of(row.get("queues"))
-    bootstrap = pd.get("prefill_bootstrap_queue_reqs", pd.get("prefill_prealloc_queue_reqs"))
+    pd, queues = dict(object_of(row.get("disaggregation"))), object_of(row.get("queues"))
+    pd.setdefault("prefill_bootstrap_queue_reqs", pd.get(_OLD_BOOTSTRAP))
     return LoadRow(
         dp=rank,
         timestamp=epoch_of(row.get("timestamp")),
         mode=text_of(pd.get("mode")),
         running=count_of(row.get("num_running_reqs")),
         waiting=_waiting(row, pd, queues),
-        bootstrap=count_of(bootstrap),
+        bootstrap=count_of(pd["prefill_bootstrap_queue_reqs"]),
         inflight=count_of(pd.get("prefill_inflight_queue_reqs")),
         prealloc=count_of(pd.get("decode_prealloc_queue_reqs")),
         transfer=count_of(pd.get("decode_transfer_queue_reqs")),
@@ -80,15 +87,20 @@ def _row(row: dict[str, object], rank: int | None) -> LoadRow:
 def _waiting(row: dict[str, object], pd: dict[str, object], queues: dict[str, object]) -> int | None:
     if "waiting" in queues:
         return count_of(queues["waiting"])
-    return count_of(row.get("num_waiting_reqs")) if pd.get("mode") == NOT_DISAGGREGATED else None
+    parts = _ALSO_WAITING.get(text_of(pd.get("mode")) or "")
+    left = [count_of(row.get("num_waiting_reqs")), *(count_of(pd.get(part)) for part in parts or ())]
+    if parts is None or None in left:
+        return None
+    total, *others = (count for count in left if count is not None)
+    return total - sum(others) if total >= sum(others) else None
 
 
 def _old_row(row: dict[str, object], rank: int | None) -> LoadRow:
     requests, waiting = count_of(row.get("num_reqs")), count_of(row.get("num_waiting_reqs"))
-    known = requests is not None and waiting is not None and requests >= waiting
+    running = requests - waiting if requests is not None and waiting is not None else None
     return LoadRow(
         dp=rank,
-        running=requests - waiting if known and requests is not None and waiting is not None else None,
+        running=running if running is not None and running >= 0 else None,
         waiting=waiting,
         used_tokens=count_of(row.get("num_tokens")) if waiting == 0 else None,
     )

@@ -6,7 +6,6 @@ rank). Older releases print API keys in clear: secret values are masked here, be
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from pdctl.facts.base import Unreadable
@@ -14,12 +13,7 @@ from pdctl.facts.json_body import object_of, read_json, text_of
 from pdctl.model.answer import Answer, Why
 from pdctl.model.cluster import Instance
 from pdctl.model.engine import ServerInfo
-
-MASK = "***"
-# Names whose text is a secret: api_key, admin_api_key, ssl_keyfile_password, HF_TOKEN; not ssl_keyfile (a path),
-# not max_total_tokens (a number), not speculative_token_map.
-_SECRET_NAME = re.compile(r"(?i)(?:^|[_\-.])(?:api_?keys?|key|token|secrets?|password|passwd|credentials?|auth)$")
-_PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
+from pdctl.model.secrets import mask_value
 
 
 def read(answer: Answer, instance: Instance | None) -> ServerInfo:
@@ -54,11 +48,9 @@ def _env(body: Mapping[str, object], rows: list[dict[str, object]]) -> dict[str,
 
 
 def _masked(name: str, value: object) -> object:
-    """The value with the secrets in it masked: by its name, or where it is a URL with a password."""
+    """The value with every secret in it in its masked form."""
     if isinstance(value, dict):
         return {str(key): _masked(str(key), item) for key, item in value.items()}
     if isinstance(value, list):
         return [_masked(name, item) for item in value]
-    if not isinstance(value, str) or not value:
-        return value
-    return MASK if _SECRET_NAME.search(name) else _PASSWORD_IN_URL.sub(f"{MASK}@", value)
+    return mask_value(name, value) if isinstance(value, str) else value
