@@ -68,7 +68,10 @@ def _text(text: str) -> str:
 
 
 def _comments(notes: Iterable[str]) -> Iterator[str]:
-    """One comment line for each line of the notes; a control character in one would make the file invalid."""
+    """Comment lines of the notes, wrapped between words; a control character in one would make the file invalid."""
+    from textwrap import wrap
+
     for note in notes:
         for line in note.splitlines():
-            yield "# " + "".join(c if c.isprintable() else "?" for c in line)
+            shown = "".join(c if c.isprintable() else "?" for c in line)
+            yield from (f"# {part}" for part in wrap(shown, 98, break_long_words=False, break_on_hyphens=False))

@@ -183,7 +183,10 @@ def test_a_multi_line_text_does_not_shift_or_fake_lines() -> None:
 
 
 def test_one_engine_address_on_two_hosts_is_two_instances() -> None:
-    row = '[[host]]\nname = "{0}"\n[[instance]]\nname = "p-{0}"\nrole = "prefill"\nurl = "http://127.0.0.1:1"\nhost = "{0}"\n'
+    row = (
+        '[[host]]\nname = "{0}"\n[[instance]]\nname = "p-{0}"\nhost = "{0}"\n'
+        'role = "prefill"\nurl = "http://127.0.0.1:1"\n'
+    )
     text = row.format("a") + row.format("b")
     assert len(read_cluster(text, "f.toml").instances) == 2
 
