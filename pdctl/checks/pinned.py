@@ -44,7 +44,7 @@ def first_verdict(view: ClusterView, prefill: EngineView) -> Iterator[Verdict]:
     for rule in RULES:
         verdicts = tuple(rule(view, prefill))
         reasons.extend(v for v in verdicts if isinstance(v, Unchecked))
-        told = tuple(v for v in verdicts if isinstance(v, Finding | RuledOut))
+        told = tuple(v for v in verdicts if isinstance(v, Finding) or (isinstance(v, RuledOut) and not reasons))
         if told:
             yield from told
             return

@@ -21,7 +21,7 @@ from pdctl.model.rank import WHOLE, Rank
 
 LOOP_S = 0.5  # a finished transfer is seen by the next turn of the loop, which a forward pass can hold up
 ODDS = math.log(1e-6)
-LEAST_READINGS, LEAST_S = 8, 20.0
+LEAST_READINGS, LEAST_S, LEAST_DONE = 8, 20.0, 2
 
 
 def judge_under_flow(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
@@ -35,9 +35,7 @@ def judge_under_flow(view: ClusterView, engine: EngineView) -> Iterator[Verdict]
             yield RuledOut("request-pinned", engine.name, f"live inflight {rank_text(dp)}{series_text(readings)}")
             continue
         share = turnover_share(engine, dp, readings)
-        apart = [r for i, r in enumerate(readings) if i == 0 or r.t - readings[i - 1].t >= 0.9]
-        long = len(apart) >= LEAST_READINGS and readings[-1].t - readings[0].t >= LEAST_S
-        if share is not None and long and len(apart) * math.log(max(share, 1e-9)) < ODDS:
+        if share is not None and independent(engine, readings) * math.log(max(share, 1e-9)) < ODDS:
             yield floor_finding(view, engine, dp, readings, share)
         else:
             yield Unchecked("request-pinned", engine.name, flow_text(readings, dp))
@@ -46,10 +44,21 @@ def judge_under_flow(view: ClusterView, engine: EngineView) -> Iterator[Verdict]
 def turnover_share(engine: EngineView, dp: int | None, readings: tuple[Count, ...]) -> float | None:
     """The greatest share of the time turnover alone can keep the queue non-empty; None when it can't be bounded."""
     mean, span = mean_transfer_s(engine), readings[-1].t - readings[0].t
-    done = engine.growth(Gauge.TRANSFERS_DONE, dp, readings[0].t, whole=dp is None)
+    done = engine.growth(Gauge.TRANSFERS_DONE, dp, readings[0].t, whole=not engine.one_of_several(dp))
     if mean is None or done is None or span <= 0 or not engine.traits.fake_transfers_left_out:
         return None
-    return min(1.0, (done / span) * (mean + LOOP_S))
+    if done < LEAST_DONE:
+        return None  # nothing flows: a standing queue is another rule's business
+    most = done + 2.0 * math.sqrt(done) + 2.0  # what a longer look might have counted
+    return min(1.0, (most / span) * (mean + LOOP_S))
+
+
+def independent(engine: EngineView, readings: tuple[Count, ...]) -> float:
+    """How many readings lie far enough apart to be independent, 0 of too few: farther than a request stays."""
+    span, stay = readings[-1].t - readings[0].t, (mean_transfer_s(engine) or 0.0) + LOOP_S
+    if len(readings) < LEAST_READINGS or span < LEAST_S:
+        return 0.0
+    return min(float(len(readings)), span / stay)
 
 
 def floor_finding(

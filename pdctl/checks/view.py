@@ -68,6 +68,10 @@ class EngineView:
             return (None,)
         return tuple(numbered) or (None,)
 
+    def one_of_several(self, dp: int | None) -> bool:
+        """Whether ``dp`` names one of several ranks, so that the engine's totals are not its own."""
+        return dp is not None and len(self.dps) > 1
+
     def live(self, queue: Gauge, dp: int | None, since: float = 0.0) -> tuple[Count, ...]:
         """Readings of a queue that are true at their instant (see ``fresh_rows``), from ``since`` on."""
         out = []
@@ -132,11 +136,10 @@ class EngineView:
     def still_since(self, dp: int | None = None) -> float | None:
         """Seconds into the window since which no request finished or moved on, by the counters a health probe does not
         touch: the engine's, or for one of several ranks its own; 0.0 when none did, None when no counter can tell."""
-        one = dp is not None and len(self.dps) > 1
         moved, known = 0.0, False
         for before, after in pairwise(self.pages):
             for counter in self.moves:
-                old, new = (_value(p.value, counter, dp, not one) for p in (before, after))
+                old, new = (_value(p.value, counter, dp, not self.one_of_several(dp)) for p in (before, after))
                 if new is None:
                     continue
                 known = True
@@ -152,7 +155,7 @@ class EngineView:
 
     def batches_since(self, t: float, dp: int | None = None) -> bool | None:
         """Whether the scheduler reported a batch after ``t`` (probes' batches included); None when nothing tells."""
-        grown = [self.growth(c, dp, t, whole=dp is None) for c in BATCHES]
+        grown = [self.growth(c, dp, t, whole=not self.one_of_several(dp)) for c in BATCHES]
         told = [g for g in grown if g is not None]
         lines = self.batch_lines(t, dp)
         if lines:

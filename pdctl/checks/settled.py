@@ -1,0 +1,51 @@
+"""When enough has been seen: the verdict would not change by looking longer."""
+
+from __future__ import annotations
+
+from pdctl.checks.pinned import judge as judge_pinned
+from pdctl.checks.view import ClusterView, EngineView, view_of
+from pdctl.model.cluster import Cluster
+from pdctl.model.engine import Gauge
+from pdctl.model.finding import Confidence, Finding, Report, RuledOut, Severity
+from pdctl.model.window import Window
+
+LEAST_S = 10.0  # a plateau of 8 s counts, and a round takes its time
+CALM_READINGS = 4
+HANDOFF = (Gauge.BOOTSTRAP, Gauge.INFLIGHT, Gauge.PREALLOC, Gauge.TRANSFER)
+
+
+def pinned_settled(window: Window, cluster: Cluster) -> bool:
+    """Whether the question of pinned requests is answered: found for certain, or ruled out for every prefill."""
+    if window.seconds < LEAST_S:
+        return False
+    verdicts = tuple(judge_pinned(window, cluster))
+    if any(isinstance(v, Finding) and v.confidence == Confidence.CERTAIN for v in verdicts):
+        return True
+    return bool(cluster.prefills) and {v.subject for v in verdicts if isinstance(v, RuledOut)} >= {
+        i.name for i in cluster.prefills
+    }
+
+
+def triage_settled(report: Report, window: Window, cluster: Cluster) -> bool:
+    """Whether a triage may end: something critical is certain, or all is calm by live counts. Anything that may yet
+    become a finding (a queue that stands, a gauge nobody explains) is looked at longer."""
+    if window.seconds < LEAST_S:
+        return False
+    if any(f.severity == Severity.CRITICAL and f.confidence == Confidence.CERTAIN for f in report.findings):
+        return True
+    if any(f.severity != Severity.INFO for f in report.findings):
+        return False
+    return calm(view_of(window, cluster))
+
+
+def calm(view: ClusterView) -> bool:
+    """Whether every engine's live hand-off queues were empty in the last few readings."""
+    return bool(view.engines) and all(empty_lately(engine) for engine in view.engines)
+
+
+def empty_lately(engine: EngineView) -> bool:
+    for dp in engine.dps:
+        rows = [row for _, row in engine.fresh_rows(dp)][-CALM_READINGS:]
+        if len(rows) < CALM_READINGS or any(row.count(queue) for row in rows for queue in HANDOFF):
+            return False
+    return True
