@@ -125,7 +125,9 @@ class ProcessStack:
 
     @property
     def main(self) -> ThreadStack | None:
-        return next((t for t in self.threads if t.is_main), None)
+        """The main thread: by its name, else by its id (the dump of a stopped process has no names)."""
+        named = next((t for t in self.threads if t.is_main), None)
+        return named or next((t for t in self.threads if t.tid == str(self.pid)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,8 @@ class Checkout:
 class ScriptFile:
     """A serve script or one of its backups. ``flags``: option -> value ("" for a bare switch); ``variables``: what it
     exports or sets; ``unsure`` names what cannot be known without running it. Secret values are masked. ``exported``
-    names the variables its command sees, ``sources`` the files it reads in, ``launcher`` the program it starts."""
+    names the variables its command sees, ``sources`` the files it reads in, ``launcher`` the program it starts,
+    ``doubtful`` the variables and options whose value cannot be known from the text alone."""
 
     path: str
     mtime: datetime | None
@@ -197,3 +200,4 @@ class ScriptFile:
     exported: frozenset[str] = frozenset()
     sources: tuple[str, ...] = ()
     launcher: str | None = None
+    doubtful: frozenset[str] = frozenset()
