@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "findings": ("pdctl.commands.findings:findings", "list every finding there is, offline"),
     "init": ("pdctl.commands.init:init", "write pdctl.toml from URLs, asking each who it is"),
     "demo": ("pdctl.commands.demo:demo", "start a simulated cluster on loopback, with a fault"),
-    "completion": ("pdctl.commands.completion:completion", "print or install shell completion"),
+    "completion": ("pdctl.commands.completion:completion", "print the script that completes pdctl in your shell"),
 }
 COMPLETE = "_PDCTL_COMPLETE"  # set by the shell's completion function
 DEBUG = "PDCTL_DEBUG"

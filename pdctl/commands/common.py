@@ -49,14 +49,14 @@ def parse_duration(text: str | float) -> float:
     (0.5, 120.0)
     """
     unit = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
-    match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|s|m|h|)", str(text).strip())
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(ms|s|m|h|)", str(text).strip())
     seconds = float(match[1]) * unit[match[2]] if match else 0.0
     if not 0 < seconds < 1e7:
         raise typer.BadParameter(f"{text!r} is no duration; write 2s, 500ms, 1.5m or 1h")
     return seconds
 
 
-def _instances(incomplete: str) -> list[str]:
+def inventory_names(incomplete: str) -> list[str]:
     """Instance names of the inventory that would be used, for the shell; nothing where there is none."""
     import tomllib
 
@@ -114,7 +114,8 @@ RecordOpt = Annotated[
 ]
 AsciiOpt = Annotated[bool, typer.Option("--ascii", help="Nothing but ASCII in the output.")]
 InstanceArg = Annotated[
-    list[str] | None, typer.Argument(metavar="[INSTANCE]...", help="Only these instances.", autocompletion=_instances)
+    list[str] | None,
+    typer.Argument(metavar="[INSTANCE]...", help="Only these instances.", autocompletion=inventory_names),
 ]
 
 
