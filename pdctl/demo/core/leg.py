@@ -25,8 +25,8 @@ class Leg:
     """A request as one engine holds it. ``done`` is called once with (HTTP status, text) when it ends."""
 
     __slots__ = (
-        "aborting", "arrived", "born", "done", "endpoint", "error", "fake", "generated", "max_new", "prompt",
-        "ready", "rid", "room", "stage", "stage_at", "stream", "stuck",
+        "aborting", "arrived", "born", "done", "endpoint", "error", "fake", "generated", "max_new", "prompt", "quiet",
+        "ready", "rid", "room", "stage", "stage_at", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -49,7 +49,7 @@ class Leg:
         self.arrived = False  # its KV has been sent (prefill) or has come (decode)
         self.error: str | None = None  # why its transfer or handshake failed
         self.aborting = False
-        self.stuck: str | None = None  # the fault that holds it, for the truth
+        self.quiet = False  # its failure is not told to the peer
 
     def move(self, stage: Stage, now: float) -> float:
         """Enters a stage and returns the seconds spent in the last one."""

@@ -41,7 +41,7 @@ class LoopClock:
     def __init__(self, start: float) -> None:
         self.state = Loop.IDLE
         self._since = start
-        self._spent = {state: 0.0 for state in Loop}
+        self._spent = dict.fromkeys(Loop, 0.0)
         self._shown = dict(self._spent)
         self._flushed = start
 

@@ -42,6 +42,9 @@ class EngineSpec:
     host: str = "127.0.0.1"
     port: int = 30_000
     bootstrap_port: int | None = None
+    all_schedulers: bool = False  # --enable-metrics-for-all-schedulers: every tensor rank writes the same gauges
+    priority: bool = False  # --enable-priority-scheduling: queue gauges come as a total and by priority
+    extra_labels: tuple[tuple[str, str], ...] = ()
     speed: Speed = field(default_factory=Speed)
 
     @property
@@ -51,6 +54,11 @@ class EngineSpec:
     @property
     def is_prefill(self) -> bool:
         return self.role is Role.PREFILL
+
+    @property
+    def tensor_ranks(self) -> int:
+        """Tensor ranks of each data-parallel rank."""
+        return max(self.tp // self.dp, 1) if self.lockstep else self.tp
 
     @property
     def url(self) -> str:

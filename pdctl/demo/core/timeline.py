@@ -13,7 +13,7 @@ class Handle:
 
     __slots__ = ("args", "call", "live")
 
-    def __init__(self, call: Callable[..., None], args: tuple[Any, ...]) -> None:
+    def __init__(self, call: Callable[..., object], args: tuple[Any, ...]) -> None:
         self.call = call
         self.args = args
         self.live = True
@@ -30,13 +30,13 @@ class Timeline:
         self._heap: list[tuple[float, int, Handle]] = []
         self._serial = itertools.count()
 
-    def at(self, when: float, call: Callable[..., None], *args: Any) -> Handle:
+    def at(self, when: float, call: Callable[..., object], *args: Any) -> Handle:
         """Schedules a call; an instant already past means at once."""
         handle = Handle(call, args)
         heapq.heappush(self._heap, (max(when, self.now), next(self._serial), handle))
         return handle
 
-    def after(self, delay: float, call: Callable[..., None], *args: Any) -> Handle:
+    def after(self, delay: float, call: Callable[..., object], *args: Any) -> Handle:
         return self.at(self.now + delay, call, *args)
 
     @property

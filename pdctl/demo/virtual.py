@@ -1,0 +1,125 @@
+"""Windows without sockets or waiting: raw answers of a simulated cluster over simulated time, with their truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from pdctl.demo.core.answers import Reply, answer
+from pdctl.demo.core.cluster import ClusterSpec, SimCluster
+from pdctl.demo.core.truth import Truth
+from pdctl.demo.faults import FAULTS, prepare, simulate
+from pdctl.demo.scenes import Plan
+from pdctl.model.answer import Answer, Fact, Why
+from pdctl.model.cluster import Cluster, Instance, Role
+
+TIMEOUT = 5.0
+LOADS = "/v1/loads?include=core,disagg,queues"
+
+
+def record(
+    fault: str, release: str = "0.5.23", *, seed: int = 0, seconds: float = 60.0, interval: float = 2.0,
+    rate: float | None = None, age: float | None = None, count: int | None = None, spec: ClusterSpec | None = None,
+    loads_every: int = 1, facts: frozenset[Fact] | None = None,
+) -> tuple[Cluster, tuple[Answer, ...], Truth]:  # fmt: skip
+    """The inventory, every raw answer in order of completion, and the truth at the end of the window.
+
+    The window starts where the fault has been there for ``age`` seconds; samples are ``interval`` seconds apart, live
+    counts are asked ``loads_every`` times a sample. ``facts`` restricts what is asked. Raises KeyError for an unknown
+    fault."""
+    chosen = FAULTS[fault]
+    spec = spec or ClusterSpec(release=release, seed=seed)
+    spec, plan = prepare(chosen, spec)
+    plan = Plan(
+        plan.start, plan.age if age is None else age, plan.count if count is None else count,
+        plan.rate if rate is None else rate,
+    )  # fmt: skip
+    cluster, plan = simulate(chosen, spec, plan)
+    answers = tuple(_window(cluster, seconds, interval, loads_every, facts, Random(seed)))
+    return cluster.inventory(), answers, cluster.truth()
+
+
+def _window(
+    cluster: SimCluster, seconds: float, interval: float, loads_every: int, facts: frozenset[Fact] | None, rng: Random
+) -> Iterator[Answer]:
+    asker = Asker(cluster, rng, facts)
+    instances = cluster.inventory().instances
+    steps = max(int(seconds / interval + 1e-9), 0) + 1
+    for n in range(steps * loads_every):
+        cluster.advance_to(cluster.window_start + n * interval / loads_every)
+        if n > (steps - 1) * loads_every:
+            break
+        for instance in instances:
+            yield from asker.sample(instance, first=n == 0, whole=n % loads_every == 0)
+    for instance in instances:
+        yield from asker.log(instance)
+
+
+class Asker:
+    """Turns replies into answers as a client would: a few milliseconds each, errors by their names."""
+
+    def __init__(self, cluster: SimCluster, rng: Random, facts: frozenset[Fact] | None) -> None:
+        self.cluster = cluster
+        self.rng = rng
+        self.facts = facts
+
+    def sample(self, instance: Instance, *, first: bool, whole: bool) -> Iterator[Answer]:
+        """One round: the metrics page, live counts, and at the start what the instance says of itself."""
+        assert instance.url is not None
+        if whole and instance.metrics:
+            yield from self._get(instance, Fact.METRICS, instance.metrics)
+        if instance.role is Role.ROUTER:
+            if whole:
+                yield from self._get(instance, Fact.WORKERS, instance.url + "/workers")
+            return
+        yield from self._get(instance, Fact.LOADS, instance.url + LOADS)
+        if first:
+            engine = self.cluster.engine(instance.name)
+            path = "/server_info" if engine is None or engine.traits.server_info_path else "/get_server_info"
+            yield from self._get(instance, Fact.SERVER_INFO, instance.url + path)
+
+    def log(self, instance: Instance) -> Iterator[Answer]:
+        """The log's lines since two minutes before the window."""
+        if not self._wanted(Fact.LOG):
+            return
+        since = self.cluster.window_start - 120.0
+        lines = [line for at, line in self.cluster.logs[instance.name] if at >= since]
+        body = "".join(line + "\n" for line in lines).encode()
+        yield self._answer(instance.name, Fact.LOG, f"tail {instance.name}.log", 0.002, None, None, body, None)
+
+    def _wanted(self, fact: Fact) -> bool:
+        return self.facts is None or fact in self.facts
+
+    def _get(self, instance: Instance, fact: Fact, url: str) -> Iterator[Answer]:
+        if self._wanted(fact):
+            target = "/" + url.split("/", 3)[3]
+            reply = answer(self.cluster, instance.name, target)
+            yield self._received(instance.name, fact, f"GET {url}", reply)
+
+    def _received(self, name: str, fact: Fact, ask: str, reply: Reply) -> Answer:
+        took = reply.delay + 0.002 + self.rng.random() * 0.006
+        kind = reply.content_type
+        if reply.never or reply.manner == "drip":
+            detail = "no byte in 5 s" if reply.never else "answer not complete in 5 s"
+            return self._answer(name, fact, ask, TIMEOUT, None, Why.READ_TIMEOUT, None, detail)
+        if reply.manner == "refuse":
+            return self._answer(name, fact, ask, 0.001, None, Why.CONNECT_REFUSED, None, "connection refused")
+        if reply.manner == "reset":
+            return self._answer(name, fact, ask, took, None, Why.RESET, None, "connection reset")
+        if reply.manner == "truncate":
+            half = reply.body[: len(reply.body) // 2]
+            return self._answer(name, fact, ask, took, 200, Why.TRUNCATED, half, "connection closed early", kind)
+        if reply.manner == "huge":
+            return self._answer(name, fact, ask, took, 200, Why.TOO_LARGE, None, "more than the cap")
+        if reply.location is not None:
+            return self._answer(name, fact, ask, took, reply.status, Why.REDIRECT_LOOP, None, reply.location)
+        return self._answer(name, fact, ask, took, reply.status, None, reply.body, None, kind)
+
+    def _answer(
+        self, name: str, fact: Fact, ask: str, took: float, status: int | None, error: Why | None,
+        body: bytes | None, detail: str | None, kind: str | None = None,
+    ) -> Answer:  # fmt: skip
+        t = self.cluster.tl.now - self.cluster.window_start + took
+        at = datetime.fromtimestamp(self.cluster.spec.epoch + self.cluster.window_start, UTC) + timedelta(seconds=t)
+        return Answer(name, fact, ask, t, at, took, status, error, detail, body, kind)
