@@ -1,0 +1,177 @@
+"""connection-scoped-hang: fresh requests work, engines and router are idle, and requests on older connections, or
+through a proxy, get no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pdctl.checks.base import Check, Verdict, found, saw
+from pdctl.checks.keepalive import Path, paths_of
+from pdctl.checks.listings import Listing, by_subject, owners_of, place, ports_of
+from pdctl.checks.quiet import all_quiet, fresh_answers, idle_engines
+from pdctl.model.answer import Fact
+from pdctl.model.cluster import Cluster
+from pdctl.model.finding import Confidence, Evidence, RuledOut, Unchecked
+from pdctl.model.host import SocketRow
+from pdctl.model.probe import Attempt
+from pdctl.model.window import Window
+
+HUNG = frozenset({"read-timeout"})
+CUT = frozenset({"truncated", "reset"})
+LONG_S = 20.0  # bytes that lie unread this long are not about to be read
+
+
+def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
+    """By probes where there are any, and by what lies unread on sockets of the instances' ports."""
+    paths = tuple(paths_of(window))
+    told = False
+    for path in paths:
+        hung = hung_attempts(path)
+        works = working_fresh(path, paths)
+        if hung and works:
+            told = True
+            yield from by_probe(window, cluster, path, hung, works)
+        elif path.reused and not hung and path.fresh:
+            yield RuledOut("connection-scoped-hang", path.to, f"{len(path.reused)} requests on a reused connection end")
+    if not told:
+        yield from by_sockets(window, cluster, paths)
+
+
+def hung_attempts(path: Path) -> tuple[Attempt, ...]:
+    """Requests that got no answer in time on a connection that was used before, or through a proxy; and answers that
+    broke off in the middle of one there."""
+    older = path.reused if path.via == "direct" else (*path.fresh, *path.reused)
+    return tuple(a for a in older if a.error in HUNG or (a.error in CUT and (a.first_byte_s or a.tokens)))
+
+
+def working_fresh(path: Path, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The paths whose fresh requests all work: this one, or for a proxy the direct way to the same instance."""
+    same = [p for p in paths if p.to == path.to or path.via == "proxy"]
+    ordered = sorted(same, key=lambda p: (p is not path, p.to != path.to))
+    return tuple(p for p in ordered if p.fresh and all(a.good for a in p.fresh))[:1]
+
+
+def by_probe(
+    window: Window, cluster: Cluster, path: Path, hung: tuple[Attempt, ...], works: tuple[Path, ...]
+) -> Iterator[Verdict]:
+    """The finding for one path. Without a measured idle cluster the hang may be a queue's."""
+    quiet = all_quiet(window, cluster)
+    engines, busy = idle_engines(window, cluster)
+    if quiet is None and not busy and not engines:
+        return
+    if quiet is None and all(a.error in HUNG for a in hung) and len(hung) < 2:
+        yield Unchecked("a hang on one connection", path.to, "one request hung, and the cluster was not seen idle")
+        return
+    evidence = [
+        saw(f"{len(hung)} of {tried(path)} hang: {shown(hung)}", path.seen, hung=len(hung)),
+        *fresh_answers(window, cluster, works),
+        *(quiet or ()),
+        *unread_for_long(window, cluster),
+    ]
+    where = "through its proxy" if path.via == "proxy" else "on a connection that was used before"
+    yield found(
+        "connection-scoped-hang",
+        path.to,
+        f"requests to {path.to} {where} hang, while fresh ones are answered"
+        + (" and every engine is idle" if quiet else ""),
+        confidence=Confidence.CERTAIN if quiet and len(hung) > 1 else Confidence.LIKELY,
+        evidence=evidence,
+        since=path.seen.seen.at,
+        against=() if quiet else (f"not seen idle: {', '.join(busy) or 'a router'}; the hang may be a queue there",),
+        limits=(
+            "whether the client's side, a proxy or the server's side lost the connection: the sockets of both tell",
+        ),
+        next=(
+            f"pdctl sockets {path.to}",
+            f"pdctl probe {path.to} --idle 1,4,6,10,30",
+            "pdctl explain connection-scoped-hang",
+        ),
+    )
+
+
+def tried(path: Path) -> str:
+    if path.via == "proxy":
+        return f"{len(path.fresh) + len(path.reused)} requests through the proxy"
+    return f"{len(path.reused)} requests on reused connections"
+
+
+def shown(attempts: tuple[Attempt, ...], most: int = 4) -> str:
+    words = []
+    for a in attempts[:most]:
+        told = [
+            f"round {a.round}" if a.round is not None else "",
+            f"{a.idle_s:g} s idle" if a.idle_s is not None else "",
+        ]
+        told += [f"no answer in {a.took:g} s" if a.error in HUNG and a.took else str(a.error)]
+        words.append(" ".join(t for t in told if t))
+    return ", ".join(words) + (" .." if len(attempts) > most else "")
+
+
+def by_sockets(window: Window, cluster: Cluster, paths: tuple[Path, ...]) -> Iterator[Verdict]:
+    """Bytes that lie unread for long on established connections to an idle instance. Idle keep-alive connections hold
+    none and are no alarm."""
+    unread = list(unread_for_long(window, cluster))
+    if not unread:
+        return
+    quiet = all_quiet(window, cluster)
+    if quiet is None:
+        return
+    works = list(fresh_answers(window, cluster, paths))
+    owner = str(unread[0].values["owner"])
+    yield found(
+        "connection-scoped-hang",
+        owner,
+        f"{unread[0].values['count']} connection(s) to {owner} hold a request that nobody reads, while every engine is "
+        "idle",
+        confidence=Confidence.CERTAIN if works else Confidence.LIKELY,
+        evidence=(*unread, *quiet, *works),
+        since=unread[0].at,
+        limits=() if works else ("no fresh request was tried: a front end that reads nothing at all looks the same",),
+        next=(f"pdctl probe {owner}", f"pdctl stacks {owner}", "pdctl explain connection-scoped-hang"),
+    )
+
+
+def unread_for_long(window: Window, cluster: Cluster) -> Iterator[Evidence]:
+    """Per instance: connections on its ports with the same unread bytes over two listings, or silent for long. A full
+    accept queue is another finding: its connections were never taken."""
+    owners = owners_of(window, cluster)
+    for listings in by_subject(window).values():
+        if any(r.state == "LISTEN" and 0 < r.send_q <= r.recv_q for li in listings for r in li.rows):
+            continue
+        waiting: dict[str, list[SocketRow]] = {}
+        for row in listings[-1].rows:
+            owner = owners.of(row, listings[-1])
+            instance = cluster.instance(owner) if owner else None
+            if instance is not None and row.local_port in ports_of(instance) and is_stuck(row, listings):
+                waiting.setdefault(instance.name, []).append(row)
+        for owner, rows in waiting.items():
+            size = sum(r.recv_q for r in rows)
+            text = f"{len(rows)} connection(s) to {owner} with {size} bytes unread for over {LONG_S:.0f} s, as from "
+            text += place(rows[0].peer, rows[0].peer_port)
+            yield saw(text, listings[-1].at, owner=owner, count=len(rows))
+
+
+def is_stuck(row: SocketRow, listings: list[Listing]) -> bool:
+    if row.state != "ESTAB" or row.recv_q == 0:
+        return False
+    if row.last_recv_ms is not None:
+        return row.last_recv_ms >= LONG_S * 1000
+    return any(
+        listings[-1].t - before.t >= LONG_S
+        and any(
+            (r.peer, r.peer_port, r.local_port, r.recv_q) == (row.peer, row.peer_port, row.local_port, row.recv_q)
+            for r in before.rows
+        )
+        for before in listings[:-1]
+    )
+
+
+CHECKS = (
+    Check(
+        "connection-hang",
+        "requests that hang on older connections while the cluster is idle",
+        ("connection-scoped-hang",),
+        (Fact.PROBE, Fact.SOCKETS),
+        judge,
+    ),
+)

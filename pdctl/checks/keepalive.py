@@ -1,0 +1,163 @@
+"""keepalive-stale: fresh connections work, reused ones fail once they sat idle for a while."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pdctl.checks.base import Check, Verdict, found, saw
+from pdctl.checks.listings import by_subject, ports_of
+from pdctl.model.answer import Fact
+from pdctl.model.cluster import Cluster
+from pdctl.model.events import Kind, Log
+from pdctl.model.finding import Confidence, Evidence, RuledOut
+from pdctl.model.probe import Attempt, Attempts
+from pdctl.model.window import At, Window
+
+# Idle timeouts as shipped, in seconds. uvicorn serves the engines: --timeout-keep-alive, SGLANG_TIMEOUT_KEEP_ALIVE.
+DEFAULTS = (
+    (2.0, "gunicorn's keepalive"),
+    (5.0, "uvicorn's --timeout-keep-alive, and Node's keepAliveTimeout"),
+    (60.0, "an AWS application load balancer's idle timeout"),
+    (75.0, "nginx's keepalive_timeout"),
+    (240.0, "an Azure load balancer's idle timeout"),
+    (300.0, "Caddy's idle timeout"),
+    (350.0, "an AWS network load balancer's idle timeout"),
+    (600.0, "a Google Cloud load balancer's idle timeout"),
+    (3600.0, "envoy's idle_timeout"),
+    (7200.0, "Linux's tcp_keepalive_time"),
+)
+# How a connection that the other side closed, or forgot, ends for the one that uses it again.
+CLOSED = frozenset({"reset", "truncated", "read-timeout", "other"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Path:
+    """The attempts of one path: to whom, by which way."""
+
+    to: str
+    via: str
+    seen: At[Attempts]
+    fresh: tuple[Attempt, ...]
+    reused: tuple[Attempt, ...]
+
+    @property
+    def good(self) -> tuple[Attempt, ...]:
+        return tuple(a for a in self.reused if a.good)
+
+    @property
+    def closed(self) -> tuple[Attempt, ...]:
+        """Attempts that ended before any byte of an answer: what breaks off in the middle is something else."""
+        return tuple(a for a in self.reused if a.error in CLOSED and not a.first_byte_s and not a.tokens)
+
+
+def paths_of(window: Window) -> Iterator[Path]:
+    """Every path probed in the window, with the newest answer that holds attempts of it."""
+    groups: dict[tuple[str, str], list[Attempt]] = defaultdict(list)
+    last: dict[tuple[str, str], At[Attempts]] = {}
+    for subject in window.subjects(Fact.PROBE):
+        for seen in window.seen(subject, Fact.PROBE, Attempts):
+            for attempt in seen.value.rows:
+                groups[(attempt.to, attempt.via)].append(attempt)
+                last[(attempt.to, attempt.via)] = seen
+    for key, attempts in groups.items():
+        fresh = tuple(a for a in attempts if a.connection == "fresh")
+        yield Path(*key, last[key], fresh, tuple(a for a in attempts if a.connection == "reused"))
+
+
+def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
+    """Each path on which a connection was used again after an idle time."""
+    for path in paths_of(window):
+        idle = [a for a in path.reused if a.idle_s is not None]
+        if not idle or not path.fresh:
+            continue
+        if not all(a.good for a in path.fresh):
+            continue
+        closed = [a for a in path.closed if a.idle_s is not None]
+        if not closed:
+            longest = max((a.idle_s or 0.0) for a in idle if a.good) if path.good else 0.0
+            yield RuledOut("keepalive-stale", path.to, f"a reused connection works after up to {longest:g} s idle")
+        else:
+            yield finding(window, cluster, path, closed)
+
+
+def finding(window: Window, cluster: Cluster, path: Path, closed: list[Attempt]) -> Verdict:
+    """The finding for one path."""
+    fails = min(a.idle_s or 0.0 for a in closed)
+    works = max((a.idle_s or 0.0 for a in path.good if (a.idle_s or 0.0) < fails), default=None)
+    mixed = [a.idle_s for a in path.good if (a.idle_s or 0.0) > fails]
+    support = [*half_closed(window, cluster, path.to), *upstream_errors(window, cluster)]
+    evidence = [
+        saw(f"{len(path.fresh)} fresh connections answered", path.seen),
+        saw(f"reused connections by idle time: {shown(path.reused)}", path.seen, works_to=works, fails_from=fails),
+        *support,
+    ]
+    sure = bool(support) and not mixed and len(closed) > 1
+    return found(
+        "keepalive-stale",
+        path.to,
+        summary(path, works, fails),
+        confidence=Confidence.CERTAIN if sure else Confidence.POSSIBLE if mixed else Confidence.LIKELY,
+        evidence=evidence,
+        since=path.seen.seen.at,
+        against=[f"a reused connection also worked after {max(m or 0.0 for m in mixed):g} s"] if mixed else (),
+        limits=()
+        if support
+        else ("the probe alone: neither sockets in CLOSE-WAIT nor errors in the router's log were seen",),
+        next=(f"pdctl probe {path.to} --idle 1,4,6,10,30", f"pdctl sockets {path.to}", "pdctl explain keepalive-stale"),
+    )
+
+
+def summary(path: Path, works: float | None, fails: float) -> str:
+    """Up to where it works, from where it fails, and which known timeout lies between."""
+    way = f"{path.to} through its proxy" if path.via == "proxy" else path.to
+    if works is None:
+        return (
+            f"{way}: fresh connections work, reused ones fail after {fails:g} s idle and more (none was seen to work)"
+        )
+    known = [f"{seconds:g} s is {what}" for seconds, what in DEFAULTS if works < seconds <= fails]
+    between = f"the keep-alive timeout lies between {works:g} and {fails:g} s"
+    hint = f" ({'; '.join(known)})" if known else ""
+    return f"{way}: reused connections work up to {works:g} s idle and fail from {fails:g} s on: {between}{hint}"
+
+
+def shown(attempts: tuple[Attempt, ...]) -> str:
+    ordered = sorted((a for a in attempts if a.idle_s is not None), key=lambda a: a.idle_s or 0.0)
+    return ", ".join(f"{a.idle_s:g} s {'ok' if a.good else a.error or a.status}" for a in ordered)
+
+
+def half_closed(window: Window, cluster: Cluster, name: str) -> Iterator[Evidence]:
+    """Connections to the instance that it has closed and the other side still keeps."""
+    instance = cluster.instance(name)
+    ports = ports_of(instance) if instance else ()
+    for listings in by_subject(window).values():
+        kept = [r for r in listings[-1].rows if r.state == "CLOSE-WAIT" and r.peer_port in ports]
+        left = [r for r in listings[-1].rows if r.state == "FIN-WAIT-2" and r.local_port in ports]
+        if kept:
+            yield saw(f"{len(kept)} connections to it sit in CLOSE-WAIT: closed there, kept here", listings[-1].at)
+        if left:
+            yield saw(f"{len(left)} of its connections sit in FIN-WAIT-2: it closed, the other side did not",
+                      listings[-1].at)  # fmt: skip
+
+
+def upstream_errors(window: Window, cluster: Cluster) -> Iterator[Evidence]:
+    """A router's log says that it could not send a request to a worker."""
+    for router in cluster.routers:
+        for seen in window.seen(router.name, Fact.LOG, Log):
+            failed = [
+                e for e in seen.value.of(Kind.ROUTER_WORKER_ERROR, Kind.ROUTER_ERROR) if "sending request" in e.text
+            ]
+            if failed:
+                yield saw(f"{router.name} logged {len(failed)} failures to send a request to a worker", seen)
+
+
+CHECKS = (
+    Check(
+        "keepalive",
+        "reused connections that fail after an idle time",
+        ("keepalive-stale",),
+        (Fact.PROBE,),
+        judge,
+    ),
+)
