@@ -29,6 +29,8 @@ MODULES = (
     "gauges",
     "restarts",
     "seeing",
+    "crashed",
+    "slow_responses",
 )
 HTTP_FACTS = (Fact.METRICS, Fact.LOADS, Fact.SERVER_INFO, Fact.WORKERS, Fact.HEALTH)
 

@@ -232,14 +232,21 @@ def _none_found(looked: Sequence[str]) -> str:
 
 
 def emit(
-    report: Report, output: Output = Output.HUMAN, *, ascii_only: bool = False, fail_on: FailOn = FailOn.WARNING
+    report: Report,
+    output: Output = Output.HUMAN,
+    *,
+    ascii_only: bool = False,
+    fail_on: FailOn = FailOn.WARNING,
+    pinned: bool = False,
+    interrupted: bool = False,
 ) -> NoReturn:
     """Writes the report in the form asked for and ends the command with the status that was judged, whoever still
-    reads the output."""
-    from pdctl import outlet
+    reads the output; a look cut short by Ctrl-C ends as interrupted. ``pinned`` words it for people as the answer to
+    that one question."""
+    from pdctl import errors, outlet
 
-    outlet.write_lines(_lines(report, output, ascii_only))
-    raise typer.Exit(exits.exit_of(report.status, fail_on))
+    outlet.write_lines(_lines(report, output, ascii_only, pinned))
+    raise typer.Exit(errors.INTERRUPTED if interrupted else exits.exit_of(report.status, fail_on))
 
 
 def entry_value(entry: Entry) -> dict[str, str]:
@@ -247,10 +254,14 @@ def entry_value(entry: Entry) -> dict[str, str]:
     return {"name": entry.name, "group": entry.group, "severity": entry.severity.value, "says": entry.says}
 
 
-def _lines(report: Report, output: Output, ascii_only: bool) -> Iterator[str]:
+def _lines(report: Report, output: Output, ascii_only: bool, pinned: bool = False) -> Iterator[str]:
     from pdctl.render.look import look
 
-    if output is Output.HUMAN:
+    if output is Output.HUMAN and pinned:
+        from pdctl.render.pinned import pinned_lines
+
+        yield from pinned_lines(report, look(ascii_only))
+    elif output is Output.HUMAN:
         from pdctl.render.human import triage_lines
 
         yield from triage_lines(report, look(ascii_only))

@@ -1,0 +1,67 @@
+"""What the judging commands share: a window, live or read back, and what to say of how it was come by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pdctl.commands.common import Target
+from pdctl.model.window import Window
+
+if TYPE_CHECKING:
+    from pdctl.watch import Looked
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A window to judge and what to say of it on stderr."""
+
+    window: Window
+    interrupted: bool = False
+    lines: list[str] = field(default_factory=list)
+
+    def tell(self) -> None:
+        """Says where the evidence is and whether the look was cut short; people read stderr in every form."""
+        from pdctl import outlet
+
+        for line in self.lines:
+            outlet.say(line)
+
+
+def look_at(
+    what: Target,
+    *,
+    stop: Callable[[Window], bool],
+    interval: float,
+    seconds: float,
+    timeout: float,
+    deadline: float | None,
+    record: Path | None,
+    keep: bool,
+) -> Seen:
+    """The window: read from the capture, or looked for now until ``stop`` says that it suffices."""
+    if what.capture is not None:
+        from pdctl.replay import read_window
+
+        window = read_window(what.capture)
+        return Seen(window, lines=[window.note] if window.note else [])
+    from pdctl.reach.clock import SystemClock
+    from pdctl.watch import Look, default_record, watch
+
+    kept = record or (default_record(what.cluster, SystemClock().wall()) if keep and what.demo is None else None)
+    looked = watch(what.cluster, Look(interval, seconds, timeout, deadline, kept, stop))
+    return Seen(looked.window, looked.interrupted, said(looked))
+
+
+def said(looked: Looked) -> list[str]:
+    """What people should know of how the window came about."""
+    lines = list(looked.notes)
+    if looked.interrupted:
+        lines.append(f"interrupted after {looked.window.seconds:.0f} s; this is judged from what was seen by then")
+    if looked.kept is not None:
+        lines.append(f"evidence kept: {looked.kept}")
+    if looked.window.note:
+        lines.append(looked.window.note)
+    return lines

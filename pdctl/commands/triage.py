@@ -1,0 +1,88 @@
+"""``pdctl triage``: every check there is, in one screen."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdctl.commands.common import (
+    AsciiOpt,
+    ConfigOpt,
+    DeadlineOpt,
+    DecodeOpt,
+    DemoOpt,
+    FailOnOpt,
+    ForOpt,
+    FromOpt,
+    IntervalOpt,
+    Output,
+    OutputOpt,
+    PrefillOpt,
+    ProxyOpt,
+    RecordOpt,
+    ReleaseOpt,
+    RouterOpt,
+    TimeoutOpt,
+    emit,
+    target,
+)
+from pdctl.commands.looking import look_at
+from pdctl.exits import FailOn
+
+OnlyOpt = Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help="Only this check or finding.")]
+SkipOpt = Annotated[list[str] | None, typer.Option("--skip", metavar="NAME", help="Not this check or finding.")]
+NoRecordOpt = Annotated[bool, typer.Option("--no-record", help="Keep no raw answers.")]
+
+
+def triage(
+    config: ConfigOpt = None,
+    prefill: PrefillOpt = None,
+    decode: DecodeOpt = None,
+    router: RouterOpt = None,
+    proxy: ProxyOpt = None,
+    capture: FromOpt = None,
+    demo: DemoOpt = None,
+    release: ReleaseOpt = None,
+    interval: IntervalOpt = 2.0,
+    seconds: ForOpt = 30.0,
+    timeout: TimeoutOpt = 5.0,
+    deadline: DeadlineOpt = None,
+    record: RecordOpt = None,
+    no_record: NoRecordOpt = False,
+    only: OnlyOpt = None,
+    skip: SkipOpt = None,
+    output: OutputOpt = Output.HUMAN,
+    fail_on: FailOnOpt = FailOn.WARNING,
+    ascii_only: AsciiOpt = False,
+) -> None:
+    """Run every check: which part of the cluster the fault sits in, how sure, what is ruled out and by what.
+
+    Looks for a few seconds where all is clear, up to --for where it is not. Asks gently: metrics, live queue counts,
+    settings, logs; no health check, because that is a request of its own."""
+    from pdctl.checks import judge
+    from pdctl.checks.settled import triage_settled
+
+    with target(
+        config=config,
+        prefill=prefill,
+        decode=decode,
+        router=router,
+        proxy=proxy,
+        capture=capture,
+        demo=demo,
+        release=release,
+    ) as what:
+        looked = look_at(
+            what,
+            stop=lambda window: triage_settled(judge(window, what.cluster), window, what.cluster),
+            interval=interval,
+            seconds=seconds,
+            timeout=timeout,
+            deadline=deadline,
+            record=record,
+            keep=not no_record,
+        )
+        report = judge(looked.window, what.cluster, only=only or (), skip=skip or ())
+    looked.tell()
+    emit(report, output, ascii_only=ascii_only, fail_on=fail_on, interrupted=looked.interrupted)

@@ -1,0 +1,191 @@
+"""Looking at a cluster for a while: rounds of asking until enough was seen, everything kept on disk as it arrives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pdctl.errors import CaptureError
+from pdctl.model.answer import Answer, Fact
+from pdctl.model.ask import CommandAsk
+from pdctl.model.cluster import Cluster, Instance, Role
+from pdctl.model.window import Window
+
+if TYPE_CHECKING:
+    from pdctl.reach.capture_write import CaptureWriter
+    from pdctl.reach.clock import Clock
+    from pdctl.sample import SamplePlan
+
+ENGINE_EACH = (Fact.METRICS, Fact.LOADS)
+ENGINE_ONCE = (Fact.SERVER_INFO,)
+LOG_BYTES = 8_000_000  # of the end of a log file
+KEPT = 8  # recordings kept without being asked for
+LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How to look: seconds between rounds and in all, seconds for one answer and for everything, where to keep the raw
+    answers (None: nowhere), and when to stop before the time is over."""
+
+    interval_s: float = 2.0
+    seconds: float = 30.0
+    timeout_s: float = 5.0
+    deadline_s: float | None = None
+    record: Path | None = None
+    stop: Callable[[Window], bool] | None = None
+
+
+@dataclass(slots=True)
+class Looked:
+    """What came of it. ``kept`` is where the raw answers are; ``notes`` say what went wrong with keeping them."""
+
+    window: Window
+    interrupted: bool = False
+    kept: Path | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def watch(cluster: Cluster, look: Look, clock: Clock | None = None) -> Looked:
+    """Looks at a live cluster. Ctrl-C ends it with what was seen so far."""
+    from pdctl.gather import Gatherer
+    from pdctl.reach.clock import SystemClock
+    from pdctl.reach.hosts import Hosts
+    from pdctl.sample import sample
+
+    clock = clock or SystemClock()
+    with ExitStack() as stack:
+        hosts = stack.enter_context(Hosts(with_local(cluster), clock=clock))
+        keeper = stack.enter_context(keeping(look.record, cluster))
+        gatherer = stack.enter_context(
+            Gatherer(cluster, clock=clock, commands=hosts, via=hosts.dial, on_answer=keeper.add)
+        )
+        sampling = sample(gatherer, plan_of(cluster, look), clock=clock, stop=look.stop)
+        window = sampling.window
+        with progress() as tell:
+            for window in sampling:
+                tell(f"looked for {window.seconds:.0f} s of at most {look.seconds:.0f} s")
+        return Looked(window, sampling.interrupted, keeper.path, keeper.notes)
+
+
+def plan_of(cluster: Cluster, look: Look) -> SamplePlan:
+    """Metrics and live counts each round, settings and logs once: the order that disturbs least. No health check: it is
+    a request of its own."""
+    from pdctl.sample import SamplePlan
+
+    remote = {host.name for host in cluster.hosts if host.ssh}
+    return SamplePlan(
+        interval_s=look.interval_s,
+        seconds=look.seconds,
+        facts={Role.PREFILL: ENGINE_EACH, Role.DECODE: ENGINE_EACH, Role.ROUTER: (Fact.METRICS,)},
+        first={Role.PREFILL: ENGINE_ONCE, Role.DECODE: ENGINE_ONCE, Role.ROUTER: (Fact.WORKERS,)},
+        last={Role.PREFILL: ENGINE_ONCE, Role.DECODE: ENGINE_ONCE},
+        last_asks=tuple(log_ask(i, cluster) for i in cluster.instances if i.log),
+        via={i.name: i.host for i in cluster.instances if i.host in remote and i.host},
+        deadline_s=look.deadline_s,
+    )
+
+
+def log_ask(instance: Instance, cluster: Cluster) -> CommandAsk:
+    """The end of an instance's log file, on its host or here."""
+    host = next((h for h in cluster.hosts if h.name == instance.host), None)
+    argv = ("tail", "-c", str(LOG_BYTES), "--", instance.log or "")
+    become = host is not None and host.become is not None
+    return CommandAsk(instance.name, Fact.LOG, host.name if host else LOCAL, argv, cap=2 * LOG_BYTES, become=become)
+
+
+def with_local(cluster: Cluster) -> Cluster:
+    """The cluster with this machine as a host, for files of instances that name none."""
+    from dataclasses import replace
+
+    from pdctl.model.cluster import Host
+
+    if any(host.name == LOCAL for host in cluster.hosts):
+        return cluster
+    return replace(cluster, hosts=(*cluster.hosts, Host(LOCAL)))
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Says on stderr how far it is, at a terminal only, and wipes it when done."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield lambda _: None
+        return
+
+    def tell(text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text} (Ctrl-C: judge what was seen)")
+        sys.stderr.flush()
+
+    try:
+        yield tell
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+# --- keeping what was seen -----------------------------------------------------------------------------------------
+
+
+class Keeper:
+    """Writes answers to a capture; when the disk does not take them, says so once and the looking goes on."""
+
+    def __init__(self, writer: CaptureWriter | None, path: Path | None) -> None:
+        self._writer = writer
+        self.path = path
+        self.notes: list[str] = []
+
+    def add(self, answer: Answer) -> None:
+        self._guarded(lambda writer: writer.add(answer))
+
+    def close(self) -> None:
+        self._guarded(lambda writer: writer.close())
+
+    def _guarded(self, act: Callable[[CaptureWriter], None]) -> None:
+        if self._writer is None:
+            return
+        try:
+            act(self._writer)
+        except CaptureError as error:
+            self.notes.append(f"recording stopped: {error.message}")
+            self._writer = None
+
+
+@contextmanager
+def keeping(path: Path | None, cluster: Cluster) -> Iterator[Keeper]:
+    """A keeper that writes to ``path`` (raises CaptureError when it can't be made), or nowhere."""
+    if path is None:
+        yield Keeper(None, None)
+        return
+    from pdctl.reach.capture_write import CaptureWriter
+
+    keeper = Keeper(CaptureWriter(path, cluster), path)
+    try:
+        yield keeper
+    finally:
+        keeper.close()
+
+
+def default_record(cluster: Cluster, now: datetime) -> Path | None:
+    """Where a look is kept when nobody said where: below the user's state folder, the newest few. None where there is
+    no such folder to write to: looking goes before keeping."""
+    home = os.environ.get("XDG_STATE_HOME") or (f"{os.environ['HOME']}/.local/state" if "HOME" in os.environ else "")
+    if not home:
+        return None
+    folder = Path(home) / "pdctl" / "captures"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in sorted((p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime)[: -KEPT + 1]:
+            shutil.rmtree(old, ignore_errors=True)
+    except OSError:
+        return None
+    if not os.access(folder, os.W_OK):
+        return None
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in cluster.name) or "cluster"
+    return folder / f"{safe}-{now:%Y%m%dT%H%M%S.%f}Z"
