@@ -9,6 +9,7 @@ from pdctl.render.look import Look, Mark
 from pdctl.render.text import columns, counted, listed, pad, period, span, wrap
 
 MOST_ROWS = 12  # a cluster larger than this is told in groups, except for what could not be read
+ENGINES = ("prefill", "decode")
 NARROW = 12  # with less room than this beside its name, what an instance said goes to the next line
 
 
@@ -50,7 +51,8 @@ def _row(row: InstanceReport, widths: tuple[int, int, int], look: Look) -> Itera
 
 
 def _release(row: InstanceReport) -> str:
-    return row.version or "release unknown"
+    """The release; nothing of a router or proxy, which tell none."""
+    return row.version or ("release unknown" if row.role in ENGINES else "")
 
 
 def _state(row: InstanceReport) -> tuple[Mark, str]:

@@ -46,6 +46,8 @@ def headline(report: Report, lead: Finding | None, look: Look) -> Iterator[str]:
     """The verdict in a line: the status word, the cluster, and where the fault sits."""
     mark = MARK_OF_STATUS[report.status] if lead or measured(report) else Mark.UNCHECKED
     said = _verdict(report, lead, look) if lead else nothing_wrong(report)
+    if lead and report.broken:
+        said += "; a check broke, which is a fault of pdctl"
     yield from verdict_lines(mark, status_word(report), f"{look.say(report.cluster)}: {said}", look)
 
 

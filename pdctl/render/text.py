@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 
 # One word of a shell command: quoted parts stay together.
 _SHELL_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")
+# The space of "67 s" is none to break a line at.
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ms|s|min|h|d|KB|MB|GB|%)(?![\w/]))")
 _SGR = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -35,7 +37,8 @@ def wrap(text: str, width: int, first: str = "", rest: str | None = None) -> Ite
 
     ``first`` opens the first line, ``rest`` (spaces as wide as ``first`` unless given) all others.
     """
-    yield from _fill(text.split(" "), width, first, " " * columns(first) if rest is None else rest, "")
+    words = [word.replace("\0", " ") for word in _BEFORE_UNIT.sub("\0", text).split(" ")]
+    yield from _fill(words, width, first, " " * columns(first) if rest is None else rest, "")
 
 
 def wrap_command(command: str, width: int, first: str = "", rest: str | None = None) -> Iterator[str]:

@@ -52,4 +52,6 @@ def nothing_wrong(report: Report) -> str:
     """What an ok status says, and no more than that."""
     if not measured(report):
         return "nothing was measured, so nothing is known"
+    if report.broken:
+        return "a check broke, which is a fault of pdctl; nothing wrong seen in the others"
     return "nothing wrong seen in what was checked"
