@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from pdctl.facts import read
@@ -12,6 +11,7 @@ from pdctl.model.answer import Observation
 from pdctl.model.window import Window
 from pdctl.reach.capture import Capture
 from pdctl.reach.capture_index import Placed
+from pdctl.reach.capture_line import moment
 from pdctl.recent import KEEP_MOST, KEEP_S, Key, key_of, left_out
 
 
@@ -26,7 +26,7 @@ def read_window(capture: Capture, *, last_s: float | None = None, keep_most: int
     held = _held(capture, cut)
     rows = tuple(_observed(capture, _chained(held, capture.rows(cut)), cut))
     said = left_out(len(capture) - len(rows), capture.seconds - cut)
-    return Window(capture.started + timedelta(seconds=cut), capture.ended, rows, note=_note(capture, said))
+    return Window(moment(capture.started, cut), capture.ended, rows, note=_note(capture, said))
 
 
 def _cut(capture: Capture, last_s: float, keep_most: int) -> float | None:

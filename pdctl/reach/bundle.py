@@ -23,6 +23,7 @@ LARGEST_MEMBER = 1024 * MEGABYTE
 MOST_BYTES = 64 * 1024 * MEGABYTE
 LARGEST_HEADER = MEGABYTE
 LONGEST_NAME = 1024  # bytes
+DEEPEST = 3  # folders above the capture in a bundle
 STEP = 256 * 1024
 ZSTD_WINDOW = 128 * MEGABYTE
 SUFFIXES = (".tar.gz", ".tgz", ".tar.zst")
@@ -241,7 +242,7 @@ def _put(target: IO[bytes], data: bytes) -> None:
 def _root_of(folder: Path) -> Path | None:
     """The folder nearest the top that has an index."""
     level = [folder]
-    for _ in range(3):
+    for _ in range(DEEPEST + 1):
         found = next((place for place in sorted(level) if (place / "index.jsonl").is_file()), None)
         if found is not None:
             return found

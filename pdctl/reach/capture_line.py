@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from pdctl.model.answer import Answer, Fact, Why
 
 FORMAT = 1
+BEYOND = 1e10  # seconds: no recording is three hundred years long
 KEYS = frozenset({"t", "at", "instance", "fact", "ask", "file", "took", "status", "error", "detail"})
 OURS = frozenset({"content_type", "sha256"})  # keys of this writer beyond the format's own
 # The errors the format knows. Answers carry no other, but if one did, another reader must not stumble over it.
@@ -91,9 +91,9 @@ def read_time(text: str | None) -> datetime | None:
         return None
     try:
         when = datetime.fromisoformat(text)
-    except ValueError:
+        return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
 
 
 def write_time(when: datetime) -> str:
@@ -125,7 +125,7 @@ def _number(said: dict[str, object], key: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
-        return float(value) if math.isfinite(value) else None
+        return float(value) if abs(value) < BEYOND else None
     except OverflowError:
         return None
 
