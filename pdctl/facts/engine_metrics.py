@@ -25,9 +25,10 @@ from pdctl.facts.page import Labels, Page, Sample
 from pdctl.model.answer import Why
 from pdctl.model.cluster import Instance
 from pdctl.model.engine import COUNTERS, EngineMetrics, Gauge
-from pdctl.model.rank import WHOLE, Rank
+from pdctl.model.rank import Rank
 
 Ranked = dict[Rank, float]
+Place = tuple[str | None, str | None, str | None, str | None, str | None]  # the rank labels as written
 
 
 def read_engine(page: Page, instance: Instance | None = None) -> EngineMetrics:
@@ -54,8 +55,8 @@ def read_engine(page: Page, instance: Instance | None = None) -> EngineMetrics:
 def _engine(page: Page) -> tuple[str, str, int]:
     """Which engine wrote the page, with which prefix, and how many of its families the page holds."""
     kinds = [("sglang", p) for p in names.SGLANG_PREFIXES] + [("vllm", p) for p in names.VLLM_PREFIXES]
-    counted = [(page.families(prefix), engine, prefix) for engine, prefix in kinds]
-    families, engine, prefix = max(counted, key=lambda row: row[0])
+    engine, prefix = max(kinds, key=lambda kind: sum(name.startswith(kind[1]) for name in page.names))
+    families = page.families(prefix)
     if not families:
         what = "a router's page" if page.families(*names.ROUTER_PREFIXES) else "no metric of an engine on the page"
         raise Unreadable(Why.NOT_METRICS, f"not an engine's metrics: {what} ({page.lines} lines)")
@@ -80,24 +81,41 @@ def _own(page: Page, instance: Instance | None) -> Mapping[str, list[Sample]]:
 def _values(
     samples: Mapping[str, list[Sample]], table: Mapping[Gauge, tuple[str, ...]], prefix: str
 ) -> dict[Gauge, Ranked]:
-    ranks: dict[int, Rank] = {}
+    ranks: dict[Place, Rank] = {}
     values: dict[Gauge, Ranked] = {}
     for gauge, row in table.items():
         rows = next((samples[prefix + name] for name in row if samples.get(prefix + name)), None)
         if rows:
-            values[gauge] = _ranked(gauge, _finite(rows), ranks)
+            values[gauge] = _ranked(gauge, rows, ranks)
     if started := samples.get(names.START_TIME):
-        values[Gauge.START_TIME] = _ranked(Gauge.START_TIME, _finite(started), ranks)
+        values[Gauge.START_TIME] = _ranked(Gauge.START_TIME, started, ranks)
     return {gauge: ranked for gauge, ranked in values.items() if ranked}
 
 
-def _ranked(gauge: Gauge, rows: Iterable[Sample], ranks: dict[int, Rank]) -> Ranked:
+def _ranked(gauge: Gauge, rows: Iterable[Sample], ranks: dict[Place, Rank]) -> Ranked:
+    """The value of each rank. ``ranks`` keeps the ranks of a page, so that each is made once."""
     by_rank: dict[Rank, list[Sample]] = {}
-    for labels, value in rows:
-        rank = ranks.get(id(labels)) or ranks.setdefault(id(labels), _rank(labels))
-        by_rank.setdefault(rank, []).append((labels, value))
+    for sample in rows:
+        labels, value = sample
+        if value != value:  # NaN
+            continue
+        place = _place(labels)
+        rank = ranks.get(place)
+        if rank is None:
+            rank = ranks[place] = Rank(*map(_number, place))
+        by_rank.setdefault(rank, []).append(sample)
     join = _sum_of_series if gauge in COUNTERS else _total_or_parts
-    return {rank: join(rows) for rank, rows in by_rank.items()}
+    return {rank: found[0][1] if len(found) == 1 else join(found) for rank, found in by_rank.items()}
+
+
+def _place(labels: Labels) -> Place:
+    get = labels.get
+    dp, pp, tp, ep, cp = names.RANK_LABELS
+    return get(dp, get(names.VLLM_DP_LABEL)), get(pp), get(tp), get(ep), get(cp)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def _sum_of_series(rows: Iterable[Sample]) -> float:
@@ -116,23 +134,6 @@ def _total_or_parts(rows: Iterable[Sample]) -> float:
         priority = labels.get(names.PRIORITY, "")
         parts[priority] = max(value, parts.get(priority, value))
     return parts[""] if "" in parts else sum(parts.values())
-
-
-def _rank(labels: Labels) -> Rank:
-    if not labels:
-        return WHOLE
-    return Rank(
-        dp=_number(labels, names.DP_LABELS),
-        pp=_number(labels, names.PP_LABELS),
-        tp=_number(labels, names.TP_LABELS),
-        ep=_number(labels, names.EP_LABELS),
-        cp=_number(labels, names.CP_LABELS),
-    )
-
-
-def _number(labels: Labels, keys: tuple[str, ...]) -> int | None:
-    text = next((labels[key] for key in keys if key in labels), "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def _finite(rows: Iterable[Sample]) -> list[Sample]:

@@ -11,9 +11,9 @@ from pdctl.model.answer import Answer, Why
 
 def read_json(answer: Answer) -> object:
     """The decoded body. Raises Unreadable: EMPTY, TRUNCATED (the text ends before the value does), NOT_JSON."""
-    if answer.body is None or not answer.body.strip():
+    text = (answer.body or b"").decode("utf-8-sig", "replace").strip()
+    if not text:
         raise Unreadable(Why.EMPTY, "the answer has no body")
-    text = answer.body.decode("utf-8-sig", "replace").strip()
     try:
         return json.loads(text)
     except RecursionError:

@@ -78,12 +78,9 @@ VLLM_ABORTED = "abort"
 
 START_TIME = "process_start_time_seconds"  # not on SGLang's multiprocess pages
 
-# Labels of a scheduler's place. SGLang's are strings of digits; vLLM's ``engine`` is its data-parallel index.
-DP_LABELS = ("dp_rank", "engine")
-PP_LABELS = ("pp_rank",)
-TP_LABELS = ("tp_rank",)
-EP_LABELS = ("moe_ep_rank",)
-CP_LABELS = ("attn_cp_rank",)
+# Labels of a scheduler's place: data, pipeline, tensor, expert, context parallelism.
+RANK_LABELS = ("dp_rank", "pp_rank", "tp_rank", "moe_ep_rank", "attn_cp_rank")
+VLLM_DP_LABEL = "engine"  # vLLM's data-parallel index
 PRIORITY = "priority"
 WORKER = "worker_addr"  # added by a router that merges its workers' pages
 
@@ -126,7 +123,7 @@ SMG_REQUESTS = "smg_router_requests_total"  # by backend_type: pd or regular
 SMG_ERRORS = "smg_worker_errors_total"
 SMG_RETRIES = "smg_worker_retries_total"
 SMG_DURATION = "smg_router_request_duration_seconds"
-SGL_REQUESTS = "sgl_router_pd_requests_total"
+SGL_REQUESTS = "sgl_router_pd_requests_total"  # 0.2.4 counts each try, 0.1.9 has no retries
 SGL_ERRORS = "sgl_router_pd_errors_total"
 SGL_LEG_ERRORS: Mapping[str, str] = {
     "sgl_router_pd_prefill_errors_total": "prefill/server",

@@ -11,7 +11,7 @@ follow are missing. The one exception is a last line ``# EOF``, which is how Ope
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -20,6 +20,9 @@ from pdctl.model.answer import Why
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
+CHUNK = 1 << 18  # bytes split into lines at once
+MOST_NAMES = 20_000  # a real page has some 200
+MOST_LINES = 1_000_000  # that of an engine of 36 ranks has 10,000
 NO_LABELS: Labels = MappingProxyType({})
 
 # name="value" and what follows it: a comma or the end of the block. Names may be quoted (Prometheus 3).
@@ -27,10 +30,11 @@ _PAIR = re.compile(
     rb'[ \t]*(?:"([^"\\]*(?:\\.[^"\\]*)*)"|([^\s=,"{}]+))[ \t]*=[ \t]*"([^"\\]*(?:\\.[^"\\]*)*)"[ \t]*([,}])', re.DOTALL
 )
 _NAME_END = re.compile(rb"[{\s]")
+_PLAIN_PAIR = re.compile(r'([A-Za-z_]\w*)="([^"]*)"[,}]', re.ASCII)
 _CLOSE = re.compile(rb"[ \t]*\}")
 _NUMBER = re.compile(rb"(?i)[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?|inf(?:inity)?|nan)")
 _ESCAPE = re.compile(r'\\([\\n"])')
-_HISTOGRAM_PARTS = ("_bucket", "_sum", "_count", "_total", "_created")
+_PARTS = frozenset({"bucket", "sum", "count", "total", "created"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +102,56 @@ def _last_line(body: bytes) -> bytes:
 
 
 def _wanted_lines(body: bytes, wanted: Collection[bytes]) -> tuple[dict[bytes, list[bytes]], frozenset[str], int]:
-    """The raw lines of each wanted name, every name seen, and the number of lines."""
-    lines = body.split(b"\n")
+    """The raw lines of each wanted name, every name seen, and the number of lines. Most lines go on with the name of
+    the line before: those are told by their beginning alone."""
     names: set[bytes] = set()
     found: dict[bytes, list[bytes]] = {}
+    count = 0
+    for lines in _chunks(body):
+        count += len(lines)
+        _sort_out(lines, wanted, names, found)
+        if len(names) > MOST_NAMES or count > MOST_LINES:
+            raise Unreadable(Why.NOT_METRICS, f"no engine writes such a page: {len(names)} names on {count} lines")
+    if any(_odd(name) for name in names):
+        return _wanted_lines(b"".join(_plain(line) + b"\n" for lines in _chunks(body) for line in lines), wanted)
+    return found, frozenset(_text(n) for n in names if n[:1] != b"#"), count
+
+
+def _chunks(body: bytes) -> Iterator[list[bytes]]:
+    """The page's lines, a stretch at a time: a hostile page of many short lines must not cost many times its size."""
+    at, end = 0, len(body)
+    while at < end:
+        cut = body.find(b"\n", at + CHUNK)
+        cut = end if cut < 0 else cut + 1
+        lines = body[at:cut].split(b"\n")
+        if not lines[-1]:
+            lines.pop()  # after the last line feed
+        yield lines
+        at = cut
+
+
+def _sort_out(
+    lines: list[bytes], wanted: Collection[bytes], names: set[bytes], found: dict[bytes, list[bytes]]
+) -> None:
+    beginning, sink = b"\n", None
     for line in lines:
+        if line.startswith(beginning):
+            if sink is not None:
+                sink.append(line)
+            continue
         cut = line.find(b"{")
         if cut > 0:
             name = line[:cut]
+            beginning = line[: cut + 1]
         elif line[:1] == b"#" or not (words := line.split(None, 1)):
             continue
         else:
             name = words[0]
+            beginning = b"\n"
         names.add(name)
-        if name in wanted:
-            found.setdefault(name, []).append(line)
-    if any(_odd(name) for name in names):
-        return _wanted_lines(b"\n".join(_plain(line) for line in lines), wanted)
-    return found, frozenset(_text(n) for n in names if n[:1] != b"#"), len(lines) - (not lines[-1])
+        sink = found.setdefault(name, []) if name in wanted else None
+        if sink is not None:
+            sink.append(line)
 
 
 def _odd(name: bytes) -> bool:
@@ -144,9 +180,21 @@ def _sample(line: bytes, start: int, blocks: dict[bytes, Labels]) -> Sample:
     block = line[start:end]
     labels = blocks.get(block)
     if labels is None:
-        labels, end = _labels(line, start)
+        labels = _plain_labels(block)
+        if labels is None:
+            labels, end = _labels(line, start)
         blocks[line[start:end]] = labels
     return labels, _value(line[end:])
+
+
+def _plain_labels(block: bytes) -> Labels | None:
+    """The labels of a block as exporters write them: no escapes, no odd white space. The pairs found must make up the
+    whole block, and only the last may end it; None for any other block, which is read by its grammar."""
+    if b"\\" in block or block.count(b'"}') != 1:
+        return None
+    text = block.decode("utf-8", "replace")
+    pairs = _PLAIN_PAIR.findall(text)
+    return dict(pairs) if sum(len(n) + len(v) + 4 for n, v in pairs) + 1 == len(text) else None
 
 
 def _labels(line: bytes, start: int) -> tuple[Labels, int]:
@@ -192,7 +240,5 @@ def _text(raw: bytes) -> str:
 
 
 def _family(name: str) -> str:
-    for part in _HISTOGRAM_PARTS:
-        if name.endswith(part):
-            return name[: -len(part)]
-    return name
+    stem, _, part = name.rpartition("_")
+    return stem if part in _PARTS else name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from http_answers import DECODE, PREFILL, PROXY, ROUTER, answer, recorded
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pdctl import facts
@@ -119,7 +119,9 @@ def test_an_idle_routers_empty_page_is_a_page() -> None:
 
 
 @pytest.mark.parametrize("fact", [Fact.LOADS, Fact.SERVER_INFO, Fact.WORKERS])
-@pytest.mark.parametrize("body", [b"<html></html>", b"sglang:a 1\n", b"OK", b"\x00\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body", [b"<html></html>", b"sglang:a 1\n", b"OK", b"\x00\xff", pytest.param(b"[" * 100_000, id="deep")]
+)
 def test_a_body_that_is_no_json(fact: Fact, body: bytes) -> None:
     assert missed(fact, body).why in (Why.NOT_JSON, Why.TRUNCATED)
 
@@ -198,6 +200,7 @@ def test_a_reader_that_fails_is_a_missed_answer(monkeypatch: pytest.MonkeyPatch)
 
 
 @settings(max_examples=150, deadline=None)
+@example(Fact.LOADS, b"\xef\xbb\xbf", PREFILL)  # a byte order mark and nothing more
 @given(st.sampled_from([*HTTP, Fact.HEALTH]), st.binary(max_size=80), st.sampled_from([PREFILL, ROUTER, PROXY, None]))
 def test_no_bytes_raise(fact: Fact, body: bytes, instance: Instance | None) -> None:
     for raw in (body, b"sglang:a" + body + b"\n", b'{"loads": [' + body + b"]}"):

@@ -108,13 +108,32 @@ def test_lines_are_counted_without_the_empty_one_after_the_last_feed() -> None:
     assert read_page(b"a 1\nb_total 2\n", WANTED).lines == 2
 
 
+def test_long_pages_are_read_to_their_end() -> None:
+    rows = [f'a{{model_name="a-rather-long-model-name",n="{n}"}} {n}\n' for n in range(12_000)]
+    page = read_page("".join(rows).encode(), WANTED)
+    assert [(labels["n"], value) for labels, value in page.of("a")] == [(str(n), float(n)) for n in range(12_000)]
+    assert page.lines == 12_000
+
+
+@pytest.mark.parametrize(
+    "body", [b"".join(b"n%d 1\n" % n for n in range(50_000)), b"\n" * 2_000_000 + b"a 1\n"], ids=["names", "lines"]
+)
+def test_a_page_of_endless_names_or_lines_is_given_up(body: bytes) -> None:
+    with pytest.raises(Unreadable) as caught:
+        read_page(body, WANTED)
+    assert caught.value.why is Why.NOT_METRICS
+
+
 def test_a_histogram_is_one_family() -> None:
     text = b'h_bucket{le="1"} 1\nh_bucket{le="+Inf"} 1\nh_sum 1\nh_count 1\nhx_total 2\nother 3\n'
     assert read_page(text, WANTED).families("h") == 2
 
 
-@pytest.mark.parametrize("line", ["a x", 'a{x="1"}', 'a{x="1"} ', 'a{x="1" y="2"} 3', "a{x=1} 3", 'a{x="1"', "a 1 2 3",
-                                  "a 1_000", 'a{x="1"} 1_0', "a 1 2_0", 'a{="1"} 2', "a 0x10"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    ["a x", 'a{x="1"}', 'a{x="1"} ', 'a{x="1" y="2"} 3', "a{x=1} 3", 'a{x="1"', "a 1 2 3", "a 1_000", 'a{x="1"} 1_0',
+     "a 1 2_0", 'a{="1"} 2', 'a{x="1"}y="2"} 3', "a 0x10"],
+)  # fmt: skip
 def test_a_wanted_line_that_is_no_sample_makes_the_page_unreadable(line: str) -> None:
     with pytest.raises(Unreadable) as caught:
         of(f"b_total 1\n{line}\nb_total 2\n")
