@@ -172,7 +172,7 @@ def by_router(
         yield found(
             "responses-lost",
             router.name,
-            f"{floor_of(active):g} request(s) wait in {router.name} for answers that no engine owes, while new ones end",
+            f"{floor_of(active):g} request(s) wait in {router.name} for answers no engine owes, while new ones end",
             confidence=Confidence.LIKELY,
             evidence=(
                 saw(f"requests under way in the router: {series_text(active)}", active[-1].at),
