@@ -15,7 +15,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from paramiko import Agent, AuthenticationException, BadAuthenticationType, PKey, SSHException, Transport
+from paramiko import (
+    Agent,
+    AuthenticationException,
+    BadAuthenticationType,
+    ECDSAKey,
+    Ed25519Key,
+    PasswordRequiredException,
+    PKey,
+    RSAKey,
+    SSHException,
+    Transport,
+)
 
 from pdctl.reach.ssh_config import SshFailure, Target
 
@@ -90,18 +101,22 @@ class _Locked(Exception):
 
 
 def _load(path: str, passphrase: str | None) -> PKey | str:
-    try:
-        return PKey.from_path(Path(path), passphrase)  # type: ignore[no-any-return,attr-defined,unused-ignore]
-    except FileNotFoundError:
-        return "is not there"
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    except TypeError:  # how cryptography says that a key is encrypted and no passphrase was given
-        raise _Locked from None
-    except (ValueError, SSHException):
-        return "holds no private key that can be used"
-    except Exception as error:  # noqa: BLE001 (cryptography's UnsupportedAlgorithm, and what it may add)
-        return f"cannot be used: {error}"
+    """The key in the file, whatever its type; with the certificate beside it, if there is one. Raises _Locked."""
+    for kind in (Ed25519Key, ECDSAKey, RSAKey):
+        try:
+            key: PKey = kind.from_private_key_file(path, passphrase)
+        except FileNotFoundError:
+            return "is not there"
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+        except PasswordRequiredException:
+            raise _Locked from None
+        except (SSHException, ValueError, UnicodeDecodeError, IndexError):
+            continue  # a key of another type, a wrong passphrase, or no key
+        if Path(f"{path}-cert.pub").exists():
+            key.load_certificate(f"{path}-cert.pub")
+        return key
+    return "holds no private key that can be used"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pdctl.errors import PdctlError
+
+if TYPE_CHECKING:
+    from paramiko import SSHConfig
 
 DEFAULT_PORT = 22
 DEEPEST_INCLUDE = 16  # OpenSSH's own limit
@@ -68,7 +71,7 @@ class Address:
 
 
 _SPEC = re.compile(
-    r"(?:ssh://)?(?:(?P<user>[^@]*)@)?(?:\[(?P<six>[^]]+)\]|(?P<host>[^:]+|[^:]*:[^:]*:.*))(?::(?P<port>\d+))?/?"
+    r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?:\[(?P<six>[^]]+)\]|(?P<host>[^:@]+|[^:@]*:[^:@]*:[^@]*))(?::(?P<port>\d+))?/?"
 )
 
 
@@ -85,13 +88,8 @@ class SshConfig:
     """What the user's and the system's configuration say of a host."""
 
     def __init__(self, text: str = "") -> None:
-        from paramiko import SSHConfig  # type: ignore[attr-defined,unused-ignore]
-        from paramiko.ssh_exception import ConfigParseError
-
-        try:
-            self._config = SSHConfig.from_text(text)
-        except (ConfigParseError, ValueError) as error:
-            raise SshFailure(f"SSH configuration: {error}") from None
+        self._text = text
+        self._config = _parsed(text)
 
     @classmethod
     def read(cls, path: str | None = None) -> SshConfig:
@@ -104,9 +102,9 @@ class SshConfig:
     def target(self, spec: str, *, jumped: bool = False) -> Target:
         """The target ``spec`` names. ``jumped``: reached through a given host, so its own proxy does not count."""
         address = read_address(spec)
-        said = self._lookup(address.host)
-        user = address.user or said.get("user") or _own_name()
-        port = address.port or _number(said, "port", DEFAULT_PORT)
+        said = self._lookup(address)
+        user = said.get("user") or _own_name()
+        port = _number(said, "port", DEFAULT_PORT)
         hostname = str(said.get("hostname") or address.host)
         jumps, command = ((), None) if jumped else _proxy(said, address.host)
         return Target(
@@ -124,13 +122,27 @@ class SshConfig:
             key_alias=said.get("hostkeyalias"),
         )
 
-    def _lookup(self, host: str) -> Mapping[str, Any]:
+    def _lookup(self, address: Address) -> Mapping[str, Any]:
         from paramiko.ssh_exception import CouldNotCanonicalize
 
+        given = [f"User {address.user}"] if address.user else []
+        given += [f"Port {address.port}"] if address.port else []
+        # The first value found counts: what the inventory gives comes first, so that %r and %p stand for it, too.
+        config = _parsed("\n".join(["Host *", *given, self._text])) if given else self._config
         try:
-            return self._config.lookup(host)
+            return config.lookup(address.host)
         except (CouldNotCanonicalize, ValueError, OSError, ImportError) as error:
-            raise SshFailure(f"SSH configuration of {host}: {error}") from None
+            raise SshFailure(f"SSH configuration of {address.host}: {error}") from None
+
+
+def _parsed(text: str) -> SSHConfig:
+    from paramiko import SSHConfig
+    from paramiko.ssh_exception import ConfigParseError
+
+    try:
+        return SSHConfig.from_text(text)
+    except (ConfigParseError, ValueError) as error:
+        raise SshFailure(f"SSH configuration: {error}") from None
 
 
 def _number(said: Mapping[str, Any], key: str, default: int) -> int:

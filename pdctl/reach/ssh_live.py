@@ -131,26 +131,28 @@ class Connection:
     def session(self, until: float) -> Channel | None:
         """A new session in a slot of its own (to be given back), None when there was no slot in time. Raises Lost or
         Refused."""
-        if not self.slots.take(until):
-            return None
-        try:
-            return self._session(until)
-        except BaseException:
-            self.slots.give()
-            raise
+        while self.slots.take(until):
+            channel = None
+            try:
+                channel = self._session(until)
+                return channel
+            except Refused:
+                if time.monotonic() >= until or not self.slots.shrink():
+                    raise
+            finally:
+                if channel is None:
+                    self.slots.give()
+        return None
 
     def _session(self, until: float) -> Channel:
-        pauses = iter(RETRIES)
-        while True:
+        for pause in RETRIES:
             try:
                 return self.open("session", None, until)
             except Refused:
-                pause = next(pauses, None)
-                if pause is None and not self.slots.shrink():
+                if time.monotonic() + pause >= until:
                     raise
-                if time.monotonic() >= until:
-                    raise
-                time.sleep(pause or RETRIES[-1])
+                time.sleep(pause)
+        return self.open("session", None, until)
 
     def open(self, kind: str, to: tuple[str, int] | None, until: float) -> Channel:
         """A channel of that kind. Raises Lost when nothing is heard from the host, Refused when it is there and does

@@ -56,11 +56,11 @@ class Sshd:
     def known_hosts(self) -> Path:
         return self.folder / "known_hosts"
 
-    def config(self, extra: str = "") -> str:
-        """A client configuration that reaches it."""
+    def config(self, hosts: str = "", known: Path | None = None, key: Path | None = None) -> str:
+        """A client configuration that reaches it. ``hosts`` are blocks that come before what counts for all."""
         return (
-            f"{extra}\nHost *\n  IdentityFile {self.key}\n  IdentitiesOnly yes\n"
-            f"  UserKnownHostsFile {self.known_hosts}\n  GlobalKnownHostsFile /dev/null\n"
+            f"{hosts}\nHost *\n  IdentityFile {key or self.key}\n  IdentitiesOnly yes\n"
+            f"  UserKnownHostsFile {known or self.known_hosts}\n  GlobalKnownHostsFile /dev/null\n"
         )
 
     def children(self) -> list[int]:

@@ -292,8 +292,7 @@ def test_many_at_once(run: Run) -> None:
     """More than sshd's MaxSessions, 10 on the plain server and 3 on the other: they wait for one another."""
     answers: list[Answer] = []
     threads = [
-        threading.Thread(target=lambda i=i: answers.append(run("sh", "-c", f"sleep 0.1; echo {i}")))
-        for i in range(24)
+        threading.Thread(target=lambda i=i: answers.append(run("sh", "-c", f"sleep 0.1; echo {i}"))) for i in range(24)
     ]
     for thread in threads:
         thread.start()
