@@ -14,12 +14,13 @@ from pdctl.checks.base import Verdict, found, saw
 from pdctl.checks.pinned_evidence import second_signals
 from pdctl.checks.pinned_live import mean_transfer_s, rank_text
 from pdctl.checks.plateau import floor_of, mean_of, series_text
+from pdctl.checks.trust import Counts
 from pdctl.checks.view import ClusterView, Count, EngineView
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, RuledOut, Unchecked
 from pdctl.model.rank import WHOLE, Rank
 
-LOOP_S = 0.5  # a finished transfer is seen by the next turn of the loop, which a forward pass can hold up
+LOOP_S = 0.03  # the transfer time is taken when the loop sees its end (seen on 0.5.23); room for a late turn
 ODDS = math.log(1e-6)
 LEAST_READINGS, LEAST_S, LEAST_DONE = 8, 20.0, 2
 
@@ -43,19 +44,26 @@ def judge_under_flow(view: ClusterView, engine: EngineView) -> Iterator[Verdict]
 
 def turnover_share(engine: EngineView, dp: int | None, readings: tuple[Count, ...]) -> float | None:
     """The greatest share of the time turnover alone can keep the queue non-empty; None when it can't be bounded."""
-    mean, span = mean_transfer_s(engine), readings[-1].t - readings[0].t
+    span = readings[-1].t - readings[0].t
     done = engine.growth(Gauge.TRANSFERS_DONE, dp, readings[0].t, whole=not engine.one_of_several(dp))
-    if mean is None or done is None or span <= 0 or not engine.traits.fake_transfers_left_out:
-        return None
+    mean = mean_in_window_s(engine, readings[0].t)
+    if mean is None or done is None or span <= 0 or engine.traits.counts != Counts.LIVE:
+        return None  # counts of older releases are taken at batch boundaries: more often with something in the queue
     if done < LEAST_DONE:
         return None  # nothing flows: a standing queue is another rule's business
     most = done + 2.0 * math.sqrt(done) + 2.0  # what a longer look might have counted
     return min(1.0, (most / span) * (mean + LOOP_S))
 
 
+def mean_in_window_s(engine: EngineView, since: float) -> float | None:
+    """Mean KV transfer time of the transfers that ended in the window, in seconds."""
+    done, ms = engine.growth(Gauge.TRANSFERS_DONE, since=since), engine.growth(Gauge.TRANSFER_MS, since=since)
+    return ms / done / 1000.0 if done and ms is not None else mean_transfer_s(engine)
+
+
 def independent(engine: EngineView, readings: tuple[Count, ...]) -> float:
     """How many readings lie far enough apart to be independent, 0 of too few: farther than a request stays."""
-    span, stay = readings[-1].t - readings[0].t, (mean_transfer_s(engine) or 0.0) + LOOP_S
+    span, stay = readings[-1].t - readings[0].t, (mean_in_window_s(engine, readings[0].t) or 0.0) + LOOP_S
     if len(readings) < LEAST_READINGS or span < LEAST_S:
         return 0.0
     return min(float(len(readings)), span / stay)
