@@ -150,3 +150,10 @@ def events_of(lines: Iterable[bytes], scanner: Scanner) -> Iterator[Event]:
 
 def _made(held: Iterable[Found], scanner: Scanner) -> Iterator[Event]:
     return (made for found in held if (made := scanner.made(found)) is not None)
+
+
+def read_log_end(end: bytes, role: Role | None, asked: datetime | None) -> datetime | None:
+    """The last time a log's own clock showed: of the last naive time in its last bytes; None where there is none."""
+    scanner = Scanner(role, asked, end)
+    found = [f.record.when for line in BytesIO(end) for f in scanner.scan(line)]
+    return next((when for when in reversed(found) if when is not None and when.tzinfo is None), None)

@@ -174,3 +174,8 @@ def rank_of(tokens: str) -> Rank:
     """The rank that a prefix's or a process title's tokens name, in any order: ``DP1 PP0 ATTN_CP0 TP3 EP3``."""
     named = {_RANK_FIELDS[m[1]]: int(m[2]) for m in _RANK.finditer(tokens) if m[1] in _RANK_FIELDS}
     return Rank(**named) if named else WHOLE
+
+
+def message_of(text: str) -> str:
+    """A record's text without the prefixes that stand before its message."""
+    return _read_prefixes(text, Calendar(), None)[0]

@@ -10,7 +10,9 @@ import re
 from datetime import UTC, datetime, timedelta
 
 QUARTER = timedelta(minutes=15)  # every zone on earth is a whole number of these from UTC
+FARTHEST = timedelta(hours=14)  # from UTC
 NEAR = timedelta(minutes=10)  # a log whose last line is this near the moment it was read tells its zone
+AT_ONCE = timedelta(seconds=15)  # within this a line is on disk; a copied or touched file is rarely that near by chance
 _FRACTION = re.compile(r"[.,](\d+)")
 _MONTHS = {"Jan": 1, "Feb": 2, "Mar": 3, "Apr": 4, "May": 5, "Jun": 6, "Jul": 7, "Aug": 8, "Sep": 9, "Oct": 10}
 _MONTHS |= {"Nov": 11, "Dec": 12}
@@ -35,13 +37,16 @@ def in_zone_of(inner: datetime | None, outer: datetime | None) -> datetime | Non
         return outer
     if inner.tzinfo is not None or outer is None or outer.tzinfo is None:
         return inner
-    return (inner - nearest_offset(inner, outer)).replace(tzinfo=UTC)
+    offset = nearest_offset(inner, outer)
+    return (inner - offset).replace(tzinfo=UTC) if offset is not None else inner
 
 
-def nearest_offset(local: datetime, utc: datetime) -> timedelta:
-    """How far a local clock that shows ``local`` at about the instant ``utc`` is ahead of UTC, in quarter hours."""
+def nearest_offset(local: datetime, utc: datetime, slack: timedelta = QUARTER) -> timedelta | None:
+    """How far a local clock that shows ``local`` at about the instant ``utc`` is ahead of UTC, in quarter hours; None
+    where the two are farther apart than any zone, or farther than ``slack`` from whole quarters."""
     ahead = local - utc.astimezone(UTC).replace(tzinfo=None)
-    return round(ahead / QUARTER) * QUARTER
+    offset = round(ahead / QUARTER) * QUARTER
+    return offset if abs(offset) <= FARTHEST and abs(ahead - offset) <= slack else None
 
 
 def offset_of(last: datetime | None, written: datetime | None, asked: datetime) -> timedelta | None:
@@ -52,7 +57,7 @@ def offset_of(last: datetime | None, written: datetime | None, asked: datetime) 
     if last is None:
         return None
     if written is not None:
-        return nearest_offset(last, written)
+        return nearest_offset(last, written, AT_ONCE)
     near = abs(last - asked.astimezone(UTC).replace(tzinfo=None)) <= NEAR
     return timedelta() if near else None
 

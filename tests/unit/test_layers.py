@@ -31,6 +31,7 @@ MAY |= {
     "replay": JOINTS | {"recent"},
     "gather": JOINTS | {"carry"},
     "sample": JOINTS | {"carry", "gather", "recent", "replay"},
+    "logbook": JOINTS,
     "execute": JOINTS | {"carry", "gather", "sample", "recent", "replay"},
     "demo": JOINTS | {"carry", "gather"},
     "exits": frozenset({"model"}),
