@@ -132,7 +132,6 @@ def _avoid(engine: SimEngine, dp: int) -> None:
 # -- queues ----------------------------------------------------------------------------------------------------
 def storm(cluster: SimCluster, plan: Plan) -> None:
     """Clients that leave at once; what they asked for is aborted on both sides."""
-    assert cluster.router is not None
     _morning(cluster, plan, plan.start - 60.0)
     storm_of(cluster.tl, cluster.rng, cluster.router, LONG, 250, plan.start - 3.0, 7.0)
 

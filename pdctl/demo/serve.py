@@ -66,7 +66,7 @@ def build(order: Order, logs: Logs) -> tuple[SimCluster, Site]:
         router=order.router, local=True,
     )  # fmt: skip
     spec, plan = prepare(fault, asked)
-    sockets = [bound() for _ in range(2 * spec.prefills + spec.decodes + 2)]
+    sockets = [bound() for _ in range(2 * spec.prefills + spec.decodes + 2 * bool(spec.router))]
     spec = _with_ports(spec, sockets, time.time() - plan.start)
     cluster, _ = simulate(fault, spec, plan, logs.write)
     for engine in cluster.engines:
@@ -84,17 +84,15 @@ def _site(cluster: SimCluster, sockets: Iterator[socket.socket]) -> Site:
         site.engines.append((engine, Listener(partial(site.engine, engine), next(sockets))))
         if engine.spec.is_prefill:
             site.others.append(Listener(site.bootstrap, next(sockets)))
-    if cluster.router is not None:
+    if cluster.spec.router:
         site.others.append(Listener(site.router, next(sockets)))
         site.others.append(Listener(site.router_metrics, next(sockets)))
-    for spare in sockets:
-        spare.close()
     return site
 
 
 def ready_line(cluster: SimCluster, logs: Logs) -> str:
     names = [engine.spec.name for engine in cluster.engines]
-    if cluster.router is not None:
+    if cluster.spec.router:
         names.append(cluster.router.spec.name)
     inventory = cluster.inventory({name: logs.path(name) for name in names})
     return json.dumps({"instances": [asdict(i) for i in inventory.instances], "leads_to": cluster.leads_to})

@@ -78,6 +78,7 @@ class Site:
         endpoint = engine.traits.garbage_endpoint
         engine.front.begin(endpoint, "PRI", stream=False)
         engine.front.end(endpoint, "PRI", 404, stream=False)
+        engine.accessed("PRI", "%2A", 404, "2.0")
         return Reply(404, b'{"detail":"Not Found"}')
 
     async def _health(self, engine: SimEngine) -> int:
@@ -136,7 +137,6 @@ class Site:
     async def router(self, request: Request) -> Answer:
         self.now()
         router = self.cluster.router
-        assert router is not None
         if request.method == "POST" and request.path in generate.PATHS:
             return await self._routed(request)
         if request.path == "/metrics":
@@ -147,12 +147,11 @@ class Site:
     async def router_metrics(self, request: Request) -> Answer:
         self.now()
         router = self.cluster.router
-        assert router is not None
         return answer(self.cluster, router.spec.name, "/metrics") if request.path == "/metrics" else Reply(404)
 
     async def _routed(self, request: Request) -> Answer:
         router, body = self.cluster.router, request.json()
-        if router is None or body is None:
+        if body is None:
             return Reply(400, json.dumps({"error": {"code": "bad_request", "message": "not JSON"}}).encode())
         wanted = generate.read_wanted(request.path, body)
         ended: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()

@@ -71,23 +71,25 @@ def answer(cluster: SimCluster, name: str, target: str) -> Reply:
     own, are not answered here."""
     path = target.partition("?")[0]
     router = cluster.router
-    if router is not None and name == router.spec.name:
+    if cluster.spec.router and name == router.spec.name:
         reply = _router_answer(router, path, cluster)
     else:
         engine = cluster.engine(name)
         if engine is None or engine.down:
             return Reply(manner="refuse")
-        reply = _counted(engine, path, cluster)
+        reply = _counted(engine, target, cluster)
     kind = cluster.mischief.get((name, path))
     return spoiled(reply, kind, target) if kind else reply
 
 
-def _counted(engine: SimEngine, path: str, cluster: SimCluster) -> Reply:
+def _counted(engine: SimEngine, target: str, cluster: SimCluster) -> Reply:
     """An engine's answer, counted by its front end as it counts itself: under way while the page is made."""
+    path = target.partition("?")[0]
     engine.front.begin(path, "GET", stream=False)
     reply = _engine_answer(engine, path, cluster.spec.epoch)
     if not reply.never:
         engine.front.end(path, "GET", reply.status, stream=False)
+        engine.accessed("GET", target, reply.status)
     return reply
 
 

@@ -24,7 +24,8 @@ Sink = Callable[[str, str], None]  # instance, line
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """A cluster to simulate. ``epoch`` is the wall time of its second 0. ``router`` is "0.3.2", "smg" or None."""
+    """A cluster to simulate. ``epoch`` is the wall time of its second 0. ``router`` is "0.3.2", "smg" or None for
+    one that nobody sees."""
 
     release: str = "0.5.23"
     prefills: int = 1
@@ -63,7 +64,7 @@ class SimCluster:
         ports = iter(spec.ports or range(30_000, 31_000))
         self.prefills = [self._engine(Role.PREFILL, n, ports) for n in range(spec.prefills)]
         self.decodes = [self._engine(Role.DECODE, n, ports) for n in range(spec.decodes)]
-        self.router = self._router(ports) if spec.router else None
+        self.router = self._router(ports)
 
     def _engine(self, role: Role, n: int, ports: Iterator[int]) -> SimEngine:
         spec, prefill = self.spec, role is Role.PREFILL
@@ -77,13 +78,17 @@ class SimCluster:
         return SimEngine(engine, self, self._writer(name))
 
     def _router(self, ports: Iterator[int]) -> SimRouter:
-        assert self.spec.router
+        """The router. A cluster without one has it all the same, unseen: its traffic must come from somewhere."""
+        kind = self.spec.router
+        port, metrics = (next(ports), next(ports)) if kind else (0, 0)
         spec = RouterSpec(
-            shape="smg" if self.spec.router.startswith("smg") else self.spec.router,
-            port=next(ports), metrics_port=next(ports), health_interval=self.spec.health_interval,
+            shape="smg" if kind and kind.startswith("smg") else "0.3.2",
+            port=port,
+            metrics_port=metrics,
+            health_interval=self.spec.health_interval if kind else None,
             breakers=self.spec.breakers,
-        )  # fmt: skip
-        return SimRouter(spec, self, self.engines, self._writer(spec.name))
+        )
+        return SimRouter(spec, self, self.engines, self._writer(spec.name) if kind else lambda line: None)
 
     def _writer(self, name: str) -> Callable[[str], None]:
         log = self.logs[name] = deque(maxlen=LOG_KEPT)
@@ -122,7 +127,6 @@ class SimCluster:
 
     def submit(self, job: Job) -> None:
         """A client's request, through the router."""
-        assert self.router is not None
         self.router.submit(job)
 
     def orphan(self, engine: SimEngine, shape_prompt: int, max_new: int = 100) -> Leg:
@@ -155,7 +159,7 @@ class SimCluster:
             )
             for e in self.engines
         ]  # fmt: skip
-        if self.router is not None:
+        if self.spec.router:
             spec = self.router.spec
             page = f"http://{spec.host}:{spec.metrics_port}/metrics"
             rows.append(Instance(spec.name, Role.ROUTER, spec.url, page, log=(logs or {}).get(spec.name)))

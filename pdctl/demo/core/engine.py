@@ -113,7 +113,7 @@ class SimEngine:
         if not leg.fake:  # health requests are left out of the front end's counts
             self.front.end(leg.endpoint, "POST", status, leg.stream)
             self._count(leg, status)
-            self.log(logline.access(self._client(), "POST", leg.endpoint, 200 if status == 499 else status))
+            self.accessed("POST", leg.endpoint, 200 if status == 499 else status)
         if leg.done is not None:
             leg.done(status, text)
 
@@ -143,7 +143,7 @@ class SimEngine:
 
         def answer(status: int) -> None:
             self.front.end("/health", "GET", status, False)
-            self.log(logline.access(self._client(), "GET", "/health", status))
+            self.accessed("GET", "/health", status)
             done(status)
 
         if not self.traits.health_generates:
@@ -222,8 +222,10 @@ class SimEngine:
             self.series.observe(family, value)
         self.series.observe("uncached_prompt_tokens_histogram", leg.prompt - 1 - leg.room % 2)
 
-    def _client(self) -> str:
-        return f"127.0.0.1:{32_768 + self.rng.randrange(28_000)}"
+    def accessed(self, method: str, target: str, status: int, version: str = "1.1") -> None:
+        """The access line of an answered request."""
+        client = f"127.0.0.1:{32_768 + self.rng.randrange(28_000)}"
+        self.log(logline.access(client, method, target, status, version))
 
     def log(self, line: str, rank: Rank | None = None) -> None:
         words = ""

@@ -68,8 +68,6 @@ def decode_batch(traits: Traits, batch: DecodeBatch) -> str:
     ]
     if traits.since("0.5"):
         parts.append(f"#prealloc-req: {batch.live.prealloc}, #transfer-req: {batch.live.transfer}, ")
-    if traits.since("0.5.21"):
-        parts.append("#host-receive-req: 0, ")
     if traits.since("0.4.9"):
         parts.append(f"#retracted-req: {batch.live.retracted}, ")
     parts.append(f"cuda graph: True, gen throughput (token/s): {batch.throughput:.2f}, ")
@@ -100,11 +98,11 @@ def health_failed(began: str, heard: str) -> str:
     )
 
 
-def access(client: str, method: str, path: str, status: int) -> str:
+def access(client: str, method: str, path: str, status: int, version: str = "1.1") -> str:
     """An access line as uvicorn writes it through the engine's log format."""
     words = {200: "OK", 404: "Not Found", 400: "Bad Request", 401: "Unauthorized", 500: "Internal Server Error",
              503: "Service Unavailable"}  # fmt: skip
-    return f'INFO:     {client} - "{method} {path} HTTP/1.1" {status} {words.get(status, "")}'.rstrip()
+    return f'INFO:     {client} - "{method} {path} HTTP/{version}" {status} {words.get(status, "")}'.rstrip()
 
 
 def rank_words(dp: int | None, tp: int | None) -> str:

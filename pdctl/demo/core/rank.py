@@ -62,6 +62,7 @@ class Rank:
         self.clock = LoopClock(self.tl.now)
         self.last_log = self.tl.now
         self.snapshot: tuple[float, Counts] = (self.tl.now, Counts())
+        self._idle_counts = Counts()
         self.hung: str | None = None  # a fault: the loop stands still
         self.blocked: str | None = None
         self.wedged: str | None = None
@@ -209,6 +210,10 @@ class Rank:
     def after_turn(self) -> None:
         """The end of a loop's turn without a new batch, or with one: sets the loop's state and thinks of idling."""
         state = Loop.BATCH if self.has_batch else Loop.IDLE if self.queues_empty else Loop.POLL
+        if self.clock.state is Loop.IDLE and state is not Loop.IDLE:
+            self.snapshot = (self.tl.now, self._idle_counts)  # what the last idle turn published
+        if state is Loop.IDLE:
+            self._idle_counts = self.counts()
         if self.clock.state is not state:
             self.clock.change(self.tl.now, state)
         self.engine.rank_turned(self)

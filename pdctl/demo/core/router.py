@@ -11,9 +11,12 @@ from pdctl.demo.core import routerlog
 from pdctl.demo.core.engine import SimEngine
 from pdctl.demo.core.fabric import Fabric
 from pdctl.demo.core.leg import Leg
+from pdctl.demo.core.rank import Counts
 from pdctl.demo.core.routerstate import CLOSED, DURATION_BOUNDS, HALF_OPEN, OPEN, Job, RouterSpec, WorkerState
 from pdctl.demo.core.series import Series
 from pdctl.demo.core.timeline import Timeline
+
+LOAD_POLL = 10.0
 
 
 class Surroundings(Protocol):
@@ -41,7 +44,10 @@ class SimRouter:
         self.aged: list[float] | None = None  # ages in flight as of the last sample
         self.leaked_connections = 0
         self._turn = Counter[str]()
+        self.views: list[tuple[WorkerState, int, Counts]] = []
         self.tl.after(spec.age_sample, self._sample_ages)
+        if spec.shape == "smg":
+            self.tl.after(LOAD_POLL, self._poll_loads)
         if spec.health_interval:
             self.tl.after(spec.health_interval * self.rng.random(), self._check_health)
 
@@ -62,7 +68,7 @@ class SimRouter:
         job.over = True
         self.jobs.pop(job, None)
         if self.spec.shape == "smg":
-            self.count("http_responses_total", status_code="499", error_code="client_closed_request")
+            self._count_response(job, "499", "client_closed_request")
             self.log(routerlog.gone(job.path, job.request_id, self._micros(job)))
         else:
             self.leaked_connections = min(self.leaked_connections + 1, 3)
@@ -163,7 +169,7 @@ class SimRouter:
             return
         job.over = True
         self.jobs.pop(job, None)
-        self.count("http_responses_total", status_code=str(status), error_code=code)
+        self._count_response(job, str(status), code)
         took = self.tl.now - job.born
         self.series.observe("http", took, (("method", "POST"), ("path", job.path)))
         if status == 200:
@@ -171,6 +177,10 @@ class SimRouter:
         self.log(routerlog.finished(self.spec.shape, job.path, job.request_id, status, self._micros(job)))
         if job.done is not None:
             job.done(status, tokens)
+
+    def _count_response(self, job: Job, status: str, code: str) -> None:
+        where = {"path": job.path} if self.spec.shape == "smg" else {}
+        self.count("http_responses_total", **where, status_code=status, error_code=code)
 
     def _release(self, job: Job, *, cancel: bool) -> None:
         legs, job.legs = job.legs, []
@@ -229,6 +239,13 @@ class SimRouter:
             self.log(routerlog.health(worker.engine.spec.url, healthy))
 
     # -- what is told ------------------------------------------------------------------------------------------
+    def _poll_loads(self) -> None:
+        """smg alone keeps its own view of the engines, ten seconds old at most."""
+        self.views = [
+            (worker, rank.dp, rank.published(self.tl.now)[1]) for worker in self.workers for rank in worker.engine.ranks
+        ]
+        self.tl.after(LOAD_POLL, self._poll_loads)
+
     def _sample_ages(self) -> None:
         self.aged = [self.tl.now - job.born for job in self.jobs]
         self.tl.after(self.spec.age_sample, self._sample_ages)

@@ -16,7 +16,8 @@ def dress(at: str, level: str, text: str) -> str:
 
 
 def started(shape: str, path: str, request_id: str) -> Line:
-    return "INFO", _span(shape, path, request_id) + _target(shape, "request", 310) + "started processing request"
+    line = 170 if shape == "smg" else 310
+    return "INFO", _span(shape, path, request_id) + _target(shape, "request", line) + "started processing request"
 
 
 def finished(shape: str, path: str, request_id: str, status: int, micros: int) -> Line:
@@ -25,7 +26,8 @@ def finished(shape: str, path: str, request_id: str, status: int, micros: int) -
         return "ERROR", span + _target(shape, "response", 342) + "request failed with server error"
     if status >= 400:
         return "WARN", span + _target(shape, "response", 351) + "request failed with client error"
-    return "INFO", span + _target(shape, "response", 359) + "finished processing request"
+    line = 227 if shape == "smg" else 359
+    return "INFO", span + _target(shape, "response", line) + "finished processing request"
 
 
 def gone(path: str, request_id: str, micros: int) -> Line:
@@ -63,8 +65,8 @@ def _plain(text: str) -> str:
 
 
 def _target(shape: str, name: str, line: int) -> str:
-    target, file = (f"smg::{name}", _NEW) if shape == "smg" else (f"smg::{name}", _OLD)
-    return f"{DIM}{target}{OFF}{DIM}:{OFF} {DIM}{file}{OFF}{DIM}:{OFF}{DIM}{line}:{OFF} "
+    file = _NEW if shape == "smg" else _OLD
+    return f"{DIM}smg::{name}{OFF}{DIM}:{OFF} {DIM}{file}{OFF}{DIM}:{OFF}{DIM}{line}:{OFF} "
 
 
 def _span(shape: str, path: str, request_id: str, **more: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pdctl.demo.core.page import escape
+from pdctl.demo.core.rank import Counts
 from pdctl.demo.core.router import SimRouter
 from pdctl.demo.core.routerstate import AGE_BOUNDS, DURATION_BOUNDS, WorkerState
 from pdctl.demo.core.series import Labels
@@ -48,6 +49,7 @@ def _blocks(router: SimRouter, model: str) -> Iterator[Block]:
         lines = [_row(f"smg_{family}", labels + extra, value) for labels, value in rows.items()]
         yield f"smg_{family}", "counter", lines
     yield from _worker_blocks(router, model)
+    yield from _engine_blocks(router, model)
     yield "smg_http_inflight_request_age_count", "gauge", list(_ages(router))
     active = len(router.jobs) + router.leaked_connections
     yield (
@@ -87,6 +89,21 @@ def _worker_blocks(router: SimRouter, model: str) -> Iterator[Block]:
         for kind in ("prefill", "decode")
     ]  # fmt: skip
     yield "smg_worker_pool_size", "gauge", pools
+
+
+def _engine_blocks(router: SimRouter, model: str) -> Iterator[Block]:
+    """What smg knows of the engines' queues."""
+    columns: dict[str, Callable[[Counts], float]] = {
+        "smg_engine_running_requests": lambda c: c.running,
+        "smg_engine_waiting_requests": lambda c: c.all_waiting,
+        "smg_engine_gen_throughput": lambda c: round(c.throughput, 2),
+    }
+    for family, read in columns.items():
+        rows = [
+            _row(family, (("worker", w.engine.spec.url), ("model", model), ("dp_rank", str(dp))), read(counts))
+            for w, dp, counts in router.views
+        ]
+        yield family, "gauge", rows
 
 
 def _ages(router: SimRouter) -> Iterator[str]:
