@@ -267,3 +267,13 @@ def test_a_routers_page_is_named_as_what_it_is() -> None:
     with pytest.raises(Unreadable) as caught:
         read_engine(router_page(recorded("router-0.3.2-pinned.prom")))
     assert "router" in caught.value.detail
+
+
+def test_nan_among_http_requests_hides_no_other() -> None:
+    m = read(
+        'sglang:http_requests_active{endpoint="/generate",method="POST"} NaN\n'
+        'sglang:http_requests_active{endpoint="/v1/completions",method="POST"} 2\n'
+        'sglang:http_requests_total{endpoint="/generate",method="POST"} NaN\n'
+    )
+    assert m.http_active == 2.0
+    assert m.http_seen == {}
