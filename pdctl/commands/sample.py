@@ -200,6 +200,8 @@ class Sampler:
                 if seen:
                     yield seen
             self.interrupted = run.interrupted
+            if self.found is None:
+                self._judged(run.window)  # with what was asked last: logs
 
     def _asked(self) -> SamplePlan:
         """Pages and live counts each round. What a judgement needs besides is asked once, and only if there is to be

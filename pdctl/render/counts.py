@@ -117,6 +117,11 @@ def _live_value(queue: Gauge, row: LoadRow) -> float | None:
     return None if count is None else float(count)
 
 
+def is_old(loads: Loads | None) -> bool:
+    """Whether a row's own time says that it is from before: its scheduler has not renewed it."""
+    return loads is not None and any(row.timestamp is not None and not is_fresh(row, loads) for row in loads.rows)
+
+
 def is_fresh(row: LoadRow, loads: Loads) -> bool:
     """Whether a row's counts were true when they were answered: a snapshot no older than ``FRESH_S`` by the server's
     own clock (0.5.16 and later), or one asked of the scheduler (0.5.8.post1 to 0.5.12.post1). Undated ones of 0.5.13

@@ -18,9 +18,11 @@ from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.model.engine import Loads
 from pdctl.model.window import Window
 from pdctl.render.columns import COLUMNS, Column, Kind
-from pdctl.render.counts import Counted, dps_of, live_count, read_gauge, started_anew, totals
+from pdctl.render.counts import Counted, dps_of, is_old, live_count, read_gauge, started_anew, totals
 
 APART_S = 0.25  # seconds between the last answer of a round and the first ask of the next, where rounds are told apart
+
+OLD = "old"
 
 
 class Gone(StrEnum):
@@ -61,7 +63,8 @@ class Cell:
 @dataclass(frozen=True, slots=True)
 class Row:
     """What one instance (``dp`` None) or one of its data-parallel ranks showed in one sample, at ``t`` seconds.
-    ``missed`` maps a fact to why it was not read; ``restarted`` says that a counter began anew."""
+    ``missed`` maps a fact to why its answer gives nothing (a reason, or ``OLD`` for counts from before);
+    ``restarted`` says that a counter began anew."""
 
     t: float
     instance: str
@@ -144,6 +147,8 @@ def _rows(
         for o in (page, loads)
         if o is not None and isinstance(o.got, Missed) and (instance.is_engine or o.fact == Fact.METRICS)
     }
+    if is_old(_value(loads)):
+        missed[Fact.LOADS] = OLD
     anew = started_anew(before, now)
     for dp in (None, *(dps_of(now, _value(loads)) if ranks else ())):
         cells = {

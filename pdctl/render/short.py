@@ -22,13 +22,14 @@ def short_line(report: Report, look: Look | None = None) -> str:
     ranked = by_weight(f for f in report.findings if f.muted is None)
     lead = next((f for f in ranked if f.severity != Severity.INFO), None)
     others = [f for f in ranked if f is not lead]
-    rest = ", ".join(_rest(report, others))
     head = f"{status_word(report)} {look.say(report.cluster)}"
-    said = f" {lead.name} {place(lead, look)}: {look.say(lead.summary)}" if lead else f": {nothing_wrong(report)}"
+    fine = nothing_wrong(report)
+    said = f" {lead.name} {place(lead, look)}: {look.say(lead.summary)}" if lead else f": {fine}"
+    rest = ", ".join(_rest(report, others, counted_already=lead is None and "not checked" in fine))
     return f"{head}{said}{f' (+{rest})' if rest else ''}"
 
 
-def _rest(report: Report, others: list[Finding]) -> Iterator[str]:
+def _rest(report: Report, others: list[Finding], counted_already: bool) -> Iterator[str]:
     by_severity = Counter(f.severity for f in others)
     for severity in WORST_FIRST:
         if by_severity[severity]:
@@ -37,5 +38,5 @@ def _rest(report: Report, others: list[Finding]) -> Iterator[str]:
     muted = sum(1 for f in report.findings if f.muted is not None)
     if muted:
         yield f"{muted} muted"
-    if report.unchecked:
+    if report.unchecked and not counted_already:
         yield f"{len(report.unchecked)} not checked"

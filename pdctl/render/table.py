@@ -70,7 +70,11 @@ def _told(row: Row, look: Look) -> str:
 
 
 def _plain(cell: Cell, column: Column) -> str:
-    return "-" if cell.best is None else f"{cell.best:.{column.digits}f}"
+    return _number(cell.best, column)
+
+
+def _number(value: float | None, column: Column) -> str:
+    return "-" if value is None else f"{value:.{column.digits}f}"
 
 
 def _counts(row: Row) -> str:
@@ -144,8 +148,8 @@ def _tag(cell: Cell, column: Column, age: float) -> str:
     if age > 0:
         return f"{age:.0f} s ago"
     if cell.live is not None:
-        differs = cell.value is not None and cell.value != cell.live
-        return f"live, gauge {cell.value:.{column.digits}f}" if differs else "live"
+        gauge = _number(cell.value, column)
+        return "live" if gauge in ("-", _number(cell.live, column)) else f"live, gauge {gauge}"
     return "gauge" if column.kind in (Kind.QUEUE, Kind.GAUGE) else ""
 
 

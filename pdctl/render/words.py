@@ -54,4 +54,5 @@ def nothing_wrong(report: Report) -> str:
         return "nothing was measured, so nothing is known"
     if report.broken:
         return "a check broke, which is a fault of pdctl; nothing wrong seen in the others"
-    return "nothing wrong seen in what was checked"
+    unchecked = f"; {len(report.unchecked)} not checked" if report.unchecked else ""
+    return f"nothing wrong seen in what was checked{unchecked}"

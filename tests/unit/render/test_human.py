@@ -163,3 +163,21 @@ def test_short_is_one_line_whatever_it_holds() -> None:
         "CRITICAL prod-a request-pinned prefill-0 DP2: 2 requests sit in prefill-0's inflight queue and will not leave "
         "by themselves (+1 unknown, 1 warning, 7 not checked)"
     )
+
+
+def test_a_broken_check_is_told_first() -> None:
+    assert next(triage_lines(report(broken=True), Look(width=200))) == (
+        "? UNKNOWN  prod-a: a check broke, which is a fault of pdctl; nothing wrong seen in the others"
+    )
+    first = next(triage_lines(report(PINNED, broken=True), Look(width=200)))
+    assert first.endswith(
+        " the fault sits in the request flow at prefill-0 DP2; a check broke, which is a fault of pdctl"
+    )
+    assert short_line(report(broken=True)).startswith("UNKNOWN prod-a: a check broke")
+
+
+def test_an_instance_with_a_long_name_keeps_its_line_readable() -> None:
+    row = InstanceReport("prefill-in-the-second-row-of-the-third-hall", "prefill", "0.5.19", False, "read-timeout")
+    lines = list(triage_lines(report(instances=(row,)), Look(width=60)))
+    at = lines.index("  ? prefill-in-the-second-row-of-the-third-hall  prefill  0.5.19")
+    assert lines[at + 1] == "      not readable: read-timeout"

@@ -240,3 +240,10 @@ def test_no_rate_is_ever_negative(counts: list[int | None]) -> None:
     for sample in run(*groups, cluster=Cluster("c", (DECODE,))):
         value = cell(sample, "finished_s", "decode-0").value
         assert value is None or value >= 0
+
+
+def test_counts_that_were_not_renewed_are_called_old() -> None:
+    answers = [page(0, "prefill-0", inflight=1), loads(0.1, "prefill-0", LoadRow(0, inflight=1), age=12.0)]
+    (sample,) = run(answers)
+    assert row_of(sample).missed == {Fact.LOADS: "old"}
+    assert cell(sample, "inflight") == Cell(1.0)

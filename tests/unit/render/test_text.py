@@ -104,3 +104,9 @@ def test_a_period_repeats_the_day_only_where_it_is_another() -> None:
 )  # fmt: skip
 def test_spans(seconds: float, said: str) -> None:
     assert span(seconds) == said
+
+
+def test_a_number_is_not_parted_from_its_unit() -> None:
+    assert list(wrap("stood for 67 s", 12)) == ["stood for", "67 s"]
+    assert list(wrap("some 5 min 12 s ago", 10)) == ["some 5 min", "12 s ago"]
+    assert list(wrap("rank 2 started", 6)) == ["rank 2", "started"]
