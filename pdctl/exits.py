@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from pdctl.model.finding import Status
+if TYPE_CHECKING:
+    from pdctl.model.finding import Status
 
-OF_STATUS: Mapping[Status, int] = {Status.OK: 0, Status.WARNING: 1, Status.CRITICAL: 2, Status.UNKNOWN: 3}
+# By the value of model.finding.Status, which is not imported: options name FailOn, and help must come at once.
+OF_STATUS: Mapping[str, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 
 
 class FailOn(StrEnum):
@@ -21,9 +24,10 @@ def exit_of(status: Status, fail_on: FailOn = FailOn.WARNING) -> int:
     """The exit status of a judged run. A run that could not see enough is 3 whatever ``fail_on`` says: who asks to
     hear of critical faults alone must not take blindness for health.
 
+    >>> from pdctl.model.finding import Status
     >>> exit_of(Status.WARNING), exit_of(Status.WARNING, FailOn.CRITICAL), exit_of(Status.UNKNOWN, FailOn.CRITICAL)
     (1, 0, 3)
     """
-    if status is Status.WARNING and fail_on is FailOn.CRITICAL:
+    if status.value == "warning" and fail_on is FailOn.CRITICAL:
         return 0
-    return OF_STATUS[status]
+    return OF_STATUS[status.value]

@@ -21,10 +21,10 @@ import typer
 from pdctl import exits
 from pdctl.errors import InventoryError, UsageError
 from pdctl.exits import FailOn
-from pdctl.model.cluster import Cluster
 
 if TYPE_CHECKING:
     from pdctl.demo.run import Demo
+    from pdctl.model.cluster import Cluster
     from pdctl.model.finding import Report
     from pdctl.model.registry import Entry
     from pdctl.reach.capture import Capture

@@ -38,18 +38,22 @@ def findings(group: GroupOpt = None, output: OutputOpt = Output.HUMAN, ascii_onl
 
 
 def _lines(entries: list[Entry], output: Output, ascii_only: bool) -> Iterator[str]:
-    from pdctl import __version__
-    from pdctl.render.wire import dumps
-
-    if output is Output.JSON:
-        rows = [entry_value(entry) for entry in entries]
-        yield dumps({"schema": "pdctl.findings/1", "pdctl": __version__, "findings": rows}, indent=2)
-    elif output is Output.JSONL:
-        yield from (dumps(entry_value(entry)) for entry in entries)
+    if output is Output.HUMAN:
+        yield from _table(entries, ascii_only)
     elif output is Output.SHORT:
         yield from (entry.name for entry in entries)
     else:
-        yield from _table(entries, ascii_only)
+        yield from _documents([entry_value(entry) for entry in entries], output)
+
+
+def _documents(rows: list[dict[str, str]], output: Output) -> Iterator[str]:
+    from pdctl import __version__
+    from pdctl.render.wire import dumps
+
+    if output is Output.JSONL:
+        yield from (dumps(row) for row in rows)
+    else:
+        yield dumps({"schema": "pdctl.findings/1", "pdctl": __version__, "findings": rows}, indent=2)
 
 
 def _table(entries: list[Entry], ascii_only: bool) -> Iterator[str]:

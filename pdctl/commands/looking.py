@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pdctl.commands.common import Target
-from pdctl.model.window import Window
 
 if TYPE_CHECKING:
+    from pdctl.model.window import Window
     from pdctl.watch import Looked
 
 

@@ -56,7 +56,7 @@ def test_every_exit_status_is_in_the_readme() -> None:
     rows = dict(re.findall(r"^\| (\d+) \| ([^|]+) \|", README, re.M))
     assert {int(code) for code in rows} == {*OF_STATUS.values(), 64, 70, 75, 130}
     for status, code in OF_STATUS.items():
-        assert rows[str(code)].split()[0].strip(":") == status.value
+        assert rows[str(code)].split()[0].strip(":") == status
 
 
 def test_the_options_the_readme_shows_are_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
