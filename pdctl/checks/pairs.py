@@ -8,7 +8,7 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 from pdctl.checks.base import Check, Verdict, found, saw
-from pdctl.checks.view import ClusterView, EngineView, utc, view_of
+from pdctl.checks.view import ClusterView, EngineView, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.engine import EngineMetrics, Gauge
@@ -18,7 +18,7 @@ from pdctl.model.window import Window
 
 FAILURES = (Kind.TRANSFER_FAILED, Kind.DECODE_TRANSFER_FAILED, Kind.HANDSHAKE_FAILED, Kind.BOOTSTRAP_FAILED)
 LEAST_ROOMS = 3
-RECENT_S = 300.0  # log lines this much older than the window's start still speak of now
+RECENT_S = 60.0  # log lines this much older than the window's start still speak of now
 SLOW_S = 2.0  # decode's heartbeat waits (2, 3) s for the bootstrap server's /health
 ABORT_WORDS = ("abort", "disconnect", "cancel")
 
@@ -45,12 +45,14 @@ def judge_pair(view: ClusterView, prefill: EngineView, decode: EngineView) -> It
     others = [d.name for d in view.decodes if d is not decode and works(d)]
     evidence = [*room_evidence(rooms, prefill, decode), *counter_evidence(prefill, decode)]
     evidence += [Evidence(f"{name} finishes requests meanwhile", instance=name) for name in others]
+    now = counted > 0 or any(e.when is None or e.when >= view.window.start for e in rooms.values())
+    word = "fail and none succeeds" if now else "failed just before this window, and none was tried since"
+    sure = Confidence.CERTAIN if len(evidence) >= 2 and others else Confidence.LIKELY
     yield found(
         "transfer-pair-broken",
         pair,
-        f"KV transfers {prefill.name} to {decode.name} fail and none succeeds"
-        + (f"; {', '.join(others)} work(s)" if others else ""),
-        confidence=Confidence.CERTAIN if len(evidence) >= 2 and others else Confidence.LIKELY,
+        f"KV transfers {prefill.name} to {decode.name} {word}" + (f"; {', '.join(others)} work(s)" if others else ""),
+        confidence=sure if now else Confidence.POSSIBLE,
         evidence=evidence,
         limits=() if others else ("no other pair is there, or works, to compare with",),
         next=(f"pdctl logs {prefill.name} {decode.name} --failures", "pdctl explain transfer-pair-broken"),
@@ -71,7 +73,7 @@ def pair_failures(view: ClusterView, prefill: EngineView, decode: EngineView) ->
 def recent(engine: EngineView) -> tuple[Event, ...]:
     """Events of the window, with a margin before it."""
     start = engine.window.start - timedelta(seconds=RECENT_S)
-    return tuple(e for e in engine.log if e.when is None or utc(e.when) >= start)
+    return tuple(e for e in engine.log if e.when is None or e.when >= start)
 
 
 def aborted(event: Event) -> bool:
@@ -115,7 +117,7 @@ def room_evidence(rooms: dict[str, Event], prefill: EngineView, decode: EngineVi
     last = next(reversed(rooms.values()))
     yield Evidence(
         f"{len(rooms)} rooms failed by the logs, {most} with: {reason}",
-        utc(last.when) if last.when else None,
+        last.when,
         prefill.name,
     )
 
@@ -154,9 +156,7 @@ def starved_finding(decode: EngineView, prefill: EngineView, lost: list[Event], 
         f"{decode.name} declared {prefill.name} lost while it was alive: its HTTP loop answers slowly ({took:.1f} s)",
         confidence=Confidence.LIKELY,
         evidence=(
-            Evidence(
-                f"{len(lost)} time(s) in its log: {last.text[:120]}", utc(last.when) if last.when else None, decode.name
-            ),
+            Evidence(f"{len(lost)} time(s) in its log: {last.text[:120]}", last.when, decode.name),
             saw(f"{prefill.name} answered all the while, without a restart", prefill.pages[-1]),
         ),
         limits=("what starves the loop (scraping, tokenisation, logging) is not shown here",),

@@ -182,7 +182,7 @@ def written_evidence(engine: EngineView, since: float) -> Iterator[Evidence]:
 def judge_head(engine: EngineView) -> Iterator[Verdict]:
     """queue-head-blocked when the waiting queue grows, or stands, in an engine that runs nothing."""
     for dp in engine.dps:
-        waiting, live = waiting_readings(engine, dp)
+        waiting, live = queue_readings(engine, Gauge.QUEUE, dp)
         flat = plateau(waiting)
         if flat is None or flat.seconds < STANDING_S or len(flat.readings) < GROWTH_READINGS:
             continue
@@ -219,17 +219,6 @@ def head_finding(
         limits=("why the head is not admitted (longer than the pool, grammar, LoRA, a lock) is not reported",),
         next=(f"pdctl logs {engine.name}", f"pdctl stacks {engine.name}", "pdctl explain queue-head-blocked"),
     )
-
-
-def waiting_readings(engine: EngineView, dp: int | None) -> tuple[tuple[Count, ...], bool]:
-    """Requests ready and waiting for a batch: live, the row's waiting less the queues it includes (prefill: bootstrap;
-    decode: prealloc, transfer, retracted); else the queue gauge."""
-    parts = ("bootstrap",) if engine.is_prefill else ("prealloc", "transfer", "retracted")
-    out = []
-    for at, row in engine.fresh_rows(dp):
-        if row.waiting is not None:
-            out.append(Count(at.t, max(0.0, row.waiting - sum(getattr(row, p) or 0 for p in parts)), at))
-    return (tuple(out), True) if out else (engine.gauge(Gauge.QUEUE, dp), False)
 
 
 def total_readings(engine: EngineView, queue: Gauge, since: float = 0.0) -> tuple[tuple[Count, ...], bool]:

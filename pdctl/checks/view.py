@@ -4,7 +4,7 @@ from what is not."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
@@ -226,13 +226,19 @@ class EngineView:
         return None
 
 
+def dated(log: Log, event: Event) -> Event:
+    """The event with its time in UTC, or with none where the log's zone is not known: engines and routers write local
+    time without a zone."""
+    return event if event.when is None else replace(event, when=log.utc(event))
+
+
 def utc(when: datetime) -> datetime:
-    """A log's time as UTC: engines and routers write local time without a zone, taken as UTC here."""
+    """The time as UTC; a view's events are dated already, one without a zone is taken as UTC."""
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def _after(event: Event, moment: datetime) -> bool:
-    return event.when is not None and utc(event.when) > moment
+    return event.when is not None and event.when > moment
 
 
 def is_probe(event: Event) -> bool:
@@ -311,7 +317,7 @@ def engine_view(window: Window, instance: Instance) -> EngineView:
         traits_of(parse_release(version) or hinted_release(pages, loads)),
         tuple(p for p in pages if p.t >= cut),
         tuple(row for row in loads if row.t >= cut),
-        tuple(event for at in logs for event in at.value.events),
+        tuple(dated(at.value, event) for at in logs for event in at.value.events),
         bool(logs),
         restarted,
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.pinned import judge as judge_pinned
 from pdctl.checks.pinned_evidence import oldest
-from pdctl.checks.view import ClusterView, EngineView, utc, view_of
+from pdctl.checks.view import ClusterView, EngineView, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.engine import ServerInfo
@@ -106,7 +106,7 @@ def age_of(view: ClusterView, pinned: Finding) -> tuple[float, str]:
 def fired(engine: EngineView, pinned: Finding) -> bool:
     """Whether the log shows a failure after the request was pinned."""
     since = pinned.since
-    return any(e.kind in FIRED and (e.when is None or since is None or utc(e.when) >= since) for e in engine.log)
+    return any(e.kind in FIRED and (e.when is None or since is None or e.when >= since) for e in engine.log)
 
 
 def silent(engine: EngineView, name: str, limit: float, source: str, age: float, how: str) -> Verdict:

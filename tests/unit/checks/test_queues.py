@@ -29,7 +29,7 @@ def decode(scene: Scene, seconds: float, *, tokens: float = 0.0, usage: float = 
 
 def test_prealloc_that_stands_while_tokens_come_out_is_starvation_even_at_a_usage_of_061() -> None:
     scene = Scene()
-    decode(scene, 40, tokens=800, usage=0.61, running=13, waiting=137, prealloc=137, transfer=0)
+    decode(scene, 40, tokens=800, usage=0.61, running=13, waiting=0, prealloc=137, transfer=0)
     (found,) = findings(scene)
     assert (found.name, found.confidence) == ("decode-starved", Confidence.CERTAIN)
     assert any("0.61" in text for text in found.against)
@@ -37,19 +37,19 @@ def test_prealloc_that_stands_while_tokens_come_out_is_starvation_even_at_a_usag
 
 def test_prealloc_that_stands_with_free_memory_and_nothing_running_is_wedged() -> None:
     scene = Scene()
-    decode(scene, 40, usage=0.04, running=0, waiting=5, prealloc=5, transfer=0)
+    decode(scene, 40, usage=0.04, running=0, waiting=0, prealloc=5, transfer=0)
     assert names(scene) == ["prealloc-wedged"]
 
 
 def test_prealloc_with_full_memory_and_no_token_is_neither() -> None:
     scene = Scene()
-    decode(scene, 40, usage=0.95, running=0, waiting=5, prealloc=5, transfer=0)
+    decode(scene, 40, usage=0.95, running=0, waiting=0, prealloc=5, transfer=0)
     assert names(scene) == []
 
 
 def test_one_passing_request_in_prealloc_is_no_starvation() -> None:
     scene = Scene()
-    decode(scene, 40, tokens=800, usage=0.3, running=3, waiting=1, prealloc=1, transfer=0)
+    decode(scene, 40, tokens=800, usage=0.3, running=3, waiting=0, prealloc=1, transfer=0)
     assert names(scene) == []
 
 
@@ -111,7 +111,7 @@ def test_requests_in_bootstrap_are_not_a_blocked_head() -> None:
     scene = Scene()
     for t in times(40):
         scene.page(t, P, requests=100, prompt_tokens=5000)
-        scene.loads(t, P, running=0, waiting=3, bootstrap=3, inflight=0)
+        scene.loads(t, P, running=0, waiting=0, bootstrap=3, inflight=0)
     assert names(scene) == []
 
 
