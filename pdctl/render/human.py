@@ -125,7 +125,12 @@ def _commands(rows: tuple[str, ...], look: Look) -> Iterator[str]:
     if rows:
         yield "  Next"
     for row in rows:
-        yield from (look.paint(line, "bold") for line in wrap_command(look.say(row), look.width, "    ", "      "))
+        yield from (look.paint(line, "bold") for line in next_lines(look.say(row), look.width, "    ", "      "))
+
+
+def next_lines(said: str, width: int, first: str, rest: str) -> Iterator[str]:
+    """What to do next: a command that can be pasted as shown, or (with a capital) a sentence."""
+    return wrap(said, width, first, rest) if said[:1].isupper() else wrap_command(said, width, first, rest)
 
 
 def other_lines(findings: list[Finding], look: Look, title: str) -> Iterator[str]:
@@ -146,8 +151,8 @@ def brief_lines(finding: Finding, look: Look) -> Iterator[str]:
     if finding.confidence != Confidence.CERTAIN:
         for limit in finding.limits[:1]:
             yield from wrap(look.say(limit), look.width, "    not shown: ", "      ")
-    for command in finding.next[:1]:
-        yield from wrap_command(look.say(command), look.width, "    next: ", "      ")
+    for row in finding.next[:1]:
+        yield from next_lines(look.say(row), look.width, "    next: ", "      ")
 
 
 def muted_lines(report: Report, look: Look) -> Iterator[str]:

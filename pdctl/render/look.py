@@ -66,17 +66,26 @@ def choose_look(
 
     NO_COLOR (any value but an empty one) wins over FORCE_COLOR (any but empty and 0), which wins over the terminal;
     a pipe and TERM=dumb have no colours. The width is COLUMNS if set, else the terminal's, else 80: cron and pipes
-    get 80. An encoding that cannot hold the marks means ASCII.
+    get 80. ASCII where the encoding cannot hold the marks, the locale is C, or nobody named a locale and there is no
+    terminal: cron mails say US-ASCII of themselves.
     """
     dumb = env.get("TERM", "") == "dumb"
     forced = env.get("FORCE_COLOR", "") not in ("", "0")
     colour = not env.get("NO_COLOR") and (forced or (is_tty and not dumb))
     width = _positive(env.get("COLUMNS")) or (columns if is_tty else None) or DEFAULT_WIDTH
-    return Look(colour, ascii or not _holds_marks(encoding), max(width, NARROWEST), is_tty and not dumb)
+    plain = ascii or not _holds_marks(encoding) or _locale_is_c(env, is_tty)
+    return Look(colour, plain, max(width, NARROWEST), is_tty and not dumb)
 
 
 def _positive(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdigit() and int(text) > 0 else None
+
+
+def _locale_is_c(env: Mapping[str, str], is_tty: bool) -> bool:
+    """Python itself sets LC_CTYPE to C.UTF-8 where it finds none, so that value says nothing."""
+    ctype = env.get("LC_CTYPE", "")
+    named = env.get("LC_ALL") or (ctype if ctype != "C.UTF-8" else "") or env.get("LANG", "")
+    return named in ("C", "POSIX") or (not named and not is_tty)
 
 
 def _holds_marks(encoding: str) -> bool:

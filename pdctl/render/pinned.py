@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.model.finding import Finding, Report, Severity, Status, by_weight
-from pdctl.render.human import finding_lines, muted_lines, other_lines, report_foot, verdict_lines
+from pdctl.render.human import finding_lines, muted_lines, next_lines, other_lines, report_foot, verdict_lines
 from pdctl.render.look import Look, Mark
-from pdctl.render.text import listed, wrap_command
+from pdctl.render.text import listed
 from pdctl.render.words import measured, place
 
 # Findings that answer the question with yes: something sits on the way from prefill to decode and stays.
@@ -65,4 +65,4 @@ def _settle(findings: list[Finding], look: Look) -> Iterator[str]:
         yield ""
         yield "What would settle it"
     for command in commands[:MOST_COMMANDS]:
-        yield from (look.paint(s, "bold") for s in wrap_command(look.say(command), look.width, "    ", "      "))
+        yield from (look.paint(s, "bold") for s in next_lines(look.say(command), look.width, "    ", "      "))

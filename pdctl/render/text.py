@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 # One word of a shell command: quoted parts stay together.
 _SHELL_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")
 # The space of "67 s" is none to break a line at.
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ms|s|min|h|d|KB|MB|GB|%)(?![\w/]))")
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ms|s/s|s|min|h|d|KB|MB|GB|%|tokens/s)(?![\w/]))")
 _SGR = re.compile(r"\x1b\[[\d;]*m")
 
 

@@ -104,6 +104,14 @@ def test_a_next_command_is_whole_and_can_be_pasted() -> None:
     assert "'timed out after 300.1s in KVPoll'" in "\n".join(lines[start:])
 
 
+def test_a_next_step_that_is_a_sentence_has_no_backslashes() -> None:
+    said = "Look at the router's own log (pdctl logs router-0), and at whoever isn't reading there"
+    lines = list(finding_lines(replace(PINNED, next=(said,)), Look(width=40)))
+    told = lines[lines.index("  Next") + 1 :]
+    assert " ".join(line.strip() for line in told) == said
+    assert all(columns(line) <= 40 for line in told)
+
+
 def test_many_pieces_of_evidence_are_counted() -> None:
     many = replace(PINNED, evidence=tuple(replace(PINNED.evidence[0], saw=f"number {n}") for n in range(9)))
     text = "\n".join(finding_lines(many, Look()))

@@ -55,6 +55,23 @@ def test_ascii_by_wish_or_where_the_encoding_holds_no_marks() -> None:
     assert not choose_look(True, {}, 80, encoding="utf-8").ascii
 
 
+@pytest.mark.parametrize(
+    ("is_tty", "env", "ascii_only"),
+    [
+        (False, {"LANG": "en_US.UTF-8"}, False),
+        (False, {}, True),  # cron
+        (False, {"LC_CTYPE": "C.UTF-8"}, True),  # the same: Python put it there
+        (False, {"LANG": "C.UTF-8"}, False),
+        (True, {}, False),  # a container at a terminal
+        (True, {"LANG": "C"}, True),
+        (True, {"LANG": "en_US.UTF-8", "LC_ALL": "POSIX"}, True),
+        (False, {"LC_CTYPE": "de_DE.UTF-8"}, False),
+    ],
+)
+def test_ascii_where_no_locale_promises_more(is_tty: bool, env: dict[str, str], ascii_only: bool) -> None:
+    assert choose_look(is_tty, env, 80).ascii is ascii_only
+
+
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_the_marks_differ_by_shape_alone(ascii_only: bool) -> None:
     marks = [Look(ascii=ascii_only).mark(mark) for mark in Mark]
