@@ -1,0 +1,121 @@
+"""A lab of three hosts, shared by every test here: h1 runs a prefill engine, h2 a decode engine, h3 none."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from machines import HERE, Lab, Machine, why_not
+
+from pdctl.model.answer import Answer, Fact
+from pdctl.model.ask import CommandAsk
+from pdctl.model.cluster import Cluster, Host, Instance, Role
+from pdctl.reach.hosts import Hosts
+
+ROOT = HERE.parent.parent
+MUTE = 9000  # where h3 takes connections and says nothing
+ENGINE = """\
+[Unit]
+Description={description}
+[Service]
+Environment=LAB_EPOCH={epoch} PYTHONPATH={path} PYTHONDONTWRITEBYTECODE=1 {more}
+ExecStart={python} -m sglang.launch_server --model-path /models/demo --port {port} --tp-size {tp} \
+--disaggregation-mode {role} {flags}
+Restart=always
+RestartSec=1
+LimitNOFILE=4096
+"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(item.fspath).parent == HERE:
+            item.add_marker(pytest.mark.lab)
+
+
+def engine_unit(role: str, port: int, *, tp: int = 2, flags: str = "", **more: str) -> str:
+    return ENGINE.format(
+        description=f"{role} engine", epoch=int(time.time()), path=f"{HERE}/fakes:{ROOT}", python=sys.executable,
+        port=port, tp=tp, role=role, flags=flags, more=" ".join(f"{key}={value}" for key, value in more.items()),
+    )  # fmt: skip
+
+
+UNITS = {
+    "h1": {"pd-prefill.service": engine_unit("prefill", 30000)},
+    "h2": {"pd-decode.service": engine_unit("decode", 30001)},
+    "h3": {"mute.service": f"[Service]\nExecStart={sys.executable} {HERE}/fakes/mute.py {MUTE}\nRestart=always\n"},
+}
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    why = why_not()
+    if why is not None:
+        pytest.skip(f"no lab: {why}")
+    with tempfile.TemporaryDirectory(prefix="pdctl-lab-", ignore_cleanup_errors=True) as folder:
+        bound = [ROOT, Path(sys.prefix), Path(sys.base_prefix)]
+        banner = Path(folder) / "banner"
+        banner.write_text("*** Authorised use only. ***\n" * 10)
+        settings = {"h3": f"Banner {banner}"}
+        with Lab(Path(folder) / "lab", UNITS, [*bound, banner], settings) as made:
+            yield made
+
+
+@pytest.fixture(autouse=True)
+def at_home(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, clean_environment: None) -> None:
+    """~/.ssh is the lab's, so that whatever pdctl reads there reaches its hosts."""
+    if "lab" in request.fixturenames:
+        made: Lab = request.getfixturevalue("lab")
+        monkeypatch.setenv("HOME", str(made.home))
+        monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/usr/sbin:/sbin")
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """The lab as an inventory: engines that listen on 127.0.0.1 of their hosts."""
+    return Cluster(
+        "lab",
+        (
+            Instance("prefill-0", Role.PREFILL, url="http://127.0.0.1:30000", host="h1", unit="pd-prefill.service"),
+            Instance("decode-0", Role.DECODE, url="http://127.0.0.1:30001", host="h2", unit="pd-decode.service"),
+        ),
+        tuple(Host(name, name) for name in UNITS),
+    )
+
+
+@pytest.fixture
+def hosts(lab: Lab, cluster: Cluster) -> Iterator[Hosts]:
+    with Hosts(cluster) as made:
+        yield made
+
+
+Run = Callable[..., Answer]
+
+
+@pytest.fixture
+def run(hosts: Hosts) -> Run:
+    def asked(host: str, *argv: str, timeout: float = 15.0, **more: object) -> Answer:
+        now = time.monotonic()
+        ask = replace(CommandAsk(f"host:{host}", Fact.FILE, host, argv), timeout=timeout, **more)  # type: ignore[arg-type]
+        return hosts.run(ask, started=now, deadline=now + 120)
+
+    return asked
+
+
+@pytest.fixture
+def engines(lab: Lab) -> Lab:
+    """The lab, with both engines answering."""
+    for host, port in (("h1", 30000), ("h2", 30001)):
+        wait_answers(lab[host], port)
+    return lab
+
+
+def wait_answers(host: Machine, port: int) -> None:
+    words = ("bash", "-c", f": < /dev/tcp/127.0.0.1/{port}")
+    host.wait_for(*words, seconds=60)
