@@ -68,6 +68,13 @@ def inventory_names(incomplete: str) -> list[str]:
         return []
 
 
+def fault_names(incomplete: str) -> list[tuple[str, str]]:
+    """Faults of the simulated cluster, for the shell."""
+    from pdctl.demo.faults import FAULTS
+
+    return [(fault.name, fault.line) for fault in FAULTS.values() if fault.name.startswith(incomplete)]
+
+
 ConfigOpt = Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="The inventory.")]
 PrefillOpt = Annotated[list[str] | None, typer.Option("--prefill", metavar="URL", help="A prefill engine; repeatable.")]
 DecodeOpt = Annotated[list[str] | None, typer.Option("--decode", metavar="URL", help="A decode engine; repeatable.")]
@@ -82,7 +89,13 @@ FromOpt = Annotated[
     Path | None, typer.Option("--from", metavar="CAPTURE", help="Judge a recording instead of a live cluster.")
 ]
 DemoOpt = Annotated[
-    str | None, typer.Option("--demo", metavar="FAULT", help="Look at a simulated cluster with this fault.")
+    str | None,
+    typer.Option(
+        "--demo",
+        metavar="FAULT",
+        help="Look at a simulated cluster with this fault.",
+        autocompletion=fault_names,
+    ),
 ]
 ReleaseOpt = Annotated[
     str | None, typer.Option("--release", metavar="X.Y.Z", help="With --demo: the engine release to simulate.")

@@ -68,7 +68,7 @@ def bootstrap_ports(cluster: Cluster, seen: SeenOf) -> dict[str, int]:
 
 
 def settled(identities: Iterable[Identity], ports: Mapping[str, int]) -> tuple[Identity, ...]:
-    """The identities with names that fit their roles and with the bootstrap ports that were learnt."""
+    """The identities by role, with names that fit it and with the bootstrap ports that were learnt."""
     rows = list(identities)
     names = [row.instance.name for row in rows]
     out: list[Identity] = []
@@ -77,7 +77,7 @@ def settled(identities: Iterable[Identity], ports: Mapping[str, int]) -> tuple[I
             row = replace(row, instance=replace(row.instance, name=free_name(row.instance.role, names)))
             names.append(row.instance.name)
         out.append(_with_port(row, ports.get(_place(row.instance.url))))
-    return tuple(out)
+    return tuple(sorted(out, key=lambda row: list(Role).index(row.instance.role)))
 
 
 def _with_port(row: Identity, listed: int | None) -> Identity:

@@ -282,6 +282,12 @@ def test_the_shell_completes_commands_options_and_findings() -> None:
     assert completed("pdctl fin") == ["findings"]
     assert "--group" in completed("pdctl findings --g")
     assert completed("pdctl explain request-") == ["request-pinned"]
+    assert "pinned" in completed("pdctl triage --demo pin")
+
+
+def test_the_shell_completes_instances_of_the_inventory_there_is(elsewhere: Path) -> None:
+    (elsewhere / "pdctl.toml").write_text('[[instance]]\nname = "decode-7"\nrole = "decode"\nurl = "http://h:1"\n')
+    assert completed("pdctl logs dec") == ["decode-7"]
 
 
 def test_completing_commands_imports_none_of_them() -> None:

@@ -80,6 +80,23 @@ def test_what_needs_no_cluster_runs_as_shown(command: str, elsewhere: Path) -> N
     assert done.returncode == 0 and done.stdout, done.stderr
 
 
+@pytest.mark.slow
+def test_the_readmes_first_command_finds_what_the_readme_shows(elsewhere: Path) -> None:
+    """All but times, ports and counts: those of the moment are masked on both sides."""
+    (shown,) = blocks("text")
+    words = [sys.executable, "-m", "pdctl", "triage", "--demo", "pinned"]
+    done = subprocess.run(words, cwd=elsewhere, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 2, done.stderr
+    said = done.stdout.partition("\n\nRuled out")[0]
+    assert headings(said) == headings(shown)
+
+
+def headings(text: str) -> list[str]:
+    """The verdict, the finding and the section titles of a report: its lines up to two deep, numbers masked."""
+    lines = (line for line in text.strip().splitlines() if not line.startswith("    "))
+    return [re.sub(r"\d+(?:\.\d+)?", "N", line) for line in lines]
+
+
 def test_the_inventory_in_the_readme_is_read_and_shows_every_key() -> None:
     (text,) = blocks("toml")
     cluster = read_cluster(text, "README.md")
