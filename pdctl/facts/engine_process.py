@@ -20,7 +20,7 @@ _WATCHDOG = re.compile(
 )
 _NCCL = re.compile(
     r"\[Rank (?P<rank>\d+)\] Watchdog caught collective operation timeout: WorkNCCL\((?P<reason>[^)]*)\)"
-    r".*?(?:ran for (?P<ms>\d+) milli)?"
+    r"(?:.*?ran for (?P<ms>\d+) milli)?"
 )
 _CHILD = re.compile(
     r"Subprocess (?P<process>\S+) \(pid=(?P<pid>\d+)\) crashed with exit code (?P<exit_code>-?\d+)"
