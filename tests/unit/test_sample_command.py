@@ -154,7 +154,7 @@ def test_what_cannot_be_done_is_refused(words: tuple[str, ...], said: str, capsy
 def test_a_recording_is_read_as_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first sample needs the first answers alone; bodies of facts that a sample does not show are never read."""
     from pdctl.commands.common import Target
-    from pdctl.commands.sample import Plan, Sampler
+    from pdctl.commands.sampler import Plan, Sampler
 
     read: list[tuple[Fact, float]] = []
     original = Capture.answer_of
