@@ -66,6 +66,7 @@ def _run(words: list[str]) -> int:
         return 0
     import typer
 
+    _end_as_on_ctrl_c()
     group = command_line()
     if COMPLETE in os.environ:
         return _complete(group)
@@ -90,6 +91,15 @@ def command_line() -> LazyGroup:
     from pdctl.lazy import group_of
 
     return group_of(COMMANDS)
+
+
+def _end_as_on_ctrl_c() -> None:
+    """Lets SIGTERM (a cron job's timeout, a stopped unit) end a run as Ctrl-C does: with what was seen until then."""
+    import signal
+    import threading
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _help_to_stderr(group: LazyGroup) -> int:

@@ -180,6 +180,19 @@ def test_a_failed_step_is_75_and_an_interrupt_130(bad: tuple[str, ...]) -> None:
     assert run("stop", command=bad).returncode == 130
 
 
+def test_a_terminated_run_still_says_what_it_saw(elsewhere: Path) -> None:
+    """With no reader of SIGTERM, `timeout 20 pdctl ... -o json` would leave nothing to read."""
+    urls = ["--prefill", "http://127.0.0.1:1", "--decode", "http://127.0.0.1:2"]
+    words = [*PDCTL, "triage", *urls, "--no-record", "--for", "60s", "-o", "json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(3)
+        process.terminate()
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert json.loads(out)["schema"] == "pdctl.report/1"
+
+
 def test_a_lost_peer_is_not_taken_for_a_closed_pipe(bad: tuple[str, ...]) -> None:
     done = run("pipe", command=bad)
     assert done.returncode == 70 and "Broken pipe" in done.stderr
@@ -222,6 +235,27 @@ def test_a_terminal_without_the_characters_is_no_reason_to_fail() -> None:
 def test_what_the_user_typed_does_not_drive_the_terminal() -> None:
     done = run("explain", "x\x1b]0;owned\x07")
     assert done.returncode == 64 and "\x1b" not in done.stderr and "\\x1b" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "env, coloured",
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ({"NO_COLOR": "1"}, False),
+    ],
+    ids=str,
+)
+def test_colours_are_for_those_who_want_them(env: dict[str, str], coloured: bool) -> None:
+    assert ("\x1b[" in run("findings", **env).stdout) is coloured
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+def test_lines_keep_to_the_width_and_words_stay_whole(columns: str) -> None:
+    out = run("findings", COLUMNS=columns).stdout
+    assert max(map(len, out.splitlines())) <= max(int(columns), 52)  # 52: the columns before the words, and one word
+    assert {"between", "prefill", "decode", "sockets"} <= set(out.split())
 
 
 # --- what to look at ---------------------------------------------------------------------------------------------
