@@ -83,7 +83,7 @@ def by_probe(
         ),
         next=(
             f"pdctl sockets {path.to}",
-            f"pdctl probe {path.to} --idle 1,4,6,10,30",
+            f"pdctl probe {path.to}",
             "pdctl explain connection-scoped-hang",
         ),
     )

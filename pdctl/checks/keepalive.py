@@ -105,7 +105,7 @@ def finding(window: Window, cluster: Cluster, path: Path, closed: list[Attempt])
         limits=()
         if support
         else ("the probe alone: neither sockets in CLOSE-WAIT nor errors in the router's log were seen",),
-        next=(f"pdctl probe {path.to} --idle 1,4,6,10,30", f"pdctl sockets {path.to}", "pdctl explain keepalive-stale"),
+        next=(f"pdctl probe {path.to}", f"pdctl sockets {path.to}", "pdctl explain keepalive-stale"),
     )
 
 

@@ -98,7 +98,7 @@ def compared(subject: str, script_at: At[ScriptFile], process: Running) -> Verdi
         since=script.mtime if edited else process.started,
         against=against(script, process),
         limits=(*unsure(script), *(f"its {name} could not be read" for name in unseen)),
-        next=(f"pdctl diff {subject} --live", f"pdctl restart {subject} --plan", "pdctl explain live-drift"),
+        next=(f"pdctl diff {subject}", f"pdctl restart {subject} --plan", "pdctl explain live-drift"),
     )
 
 

@@ -1,4 +1,4 @@
-"""The settings that prefill and decode must share: why, what an absent one means, and how two spellings are one value."""
+"""The settings that prefill and decode must share: why, what an absent one means, how two spellings are one."""
 
 from __future__ import annotations
 

@@ -26,7 +26,10 @@ _THREAD = re.compile(r'Thread (0x[0-9A-Fa-f]+|\d+) \(([^)]*)\)(?:: "(.*)")?\s*$'
 _FRAME = re.compile(r" {4}(\S.*) \(([^()]*(?:\([^()]*\))?[^()]*)\)\s*$")
 _PLACE = re.compile(r"(.*?):(\d+)$")
 _REASONS = (
-    (PERMISSION, re.compile(r"permission denied|operation not permitted|os error (?:1|13)\)|elevated|ptrace", re.I)),
+    (
+        PERMISSION,
+        re.compile(r"permission denied|operation not permitted|os error (?:1|13)\)|elevated|ptrace_scope", re.I),
+    ),
     (GONE, re.compile(r"no such process|os error [23]\)|process has (?:ended|exited)|process is running", re.I)),
     (VERSION, re.compile(r"python version|unsupported version|find (?:python|interpreter|_?PyRuntime)", re.I)),
     (STOPPED, re.compile(r"stopped|SIGSTOP|suspend process|timed? ?out", re.I)),
@@ -87,7 +90,7 @@ def _from_text(text: str, pid: int | None, title: str | None) -> Iterator[Proces
         elif thread := _THREAD.match(line):
             frames = []
             current.threads.append(ThreadStack(thread[1], thread[3], thread[2], ()))
-        elif frame := _frame(line):
+        elif current.threads and (frame := _frame(line)):
             frames.append(frame)
             _fill(current, frames)
         else:
@@ -97,9 +100,8 @@ def _from_text(text: str, pid: int | None, title: str | None) -> Iterator[Proces
 
 
 def _fill(current: _Open, frames: list[Frame]) -> None:
-    if current.threads:
-        last = current.threads[-1]
-        current.threads[-1] = ThreadStack(last.tid, last.name, last.state, tuple(frames))
+    last = current.threads[-1]
+    current.threads[-1] = ThreadStack(last.tid, last.name, last.state, tuple(frames))
 
 
 def _note(current: _Open, line: str) -> None:
