@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
@@ -40,9 +40,9 @@ class Carrier:
         self._commands = commands
         self._via = via
 
-    def ready(self, ask: Ask) -> None:
-        """Makes what carries this ask, if it is not there yet. Called by one thread, before lanes use it."""
-        if isinstance(ask, HttpAsk) and self._http is None:
+    def ready(self, asks: Iterable[Ask]) -> None:
+        """Makes what carries these asks, if it is not there yet. Called by one thread, before lanes use it."""
+        if self._http is None and any(isinstance(ask, HttpAsk) for ask in asks):
             from pdctl.reach.http import HttpReach
 
             made = HttpReach(clock=self._clock, dial=self._via)

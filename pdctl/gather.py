@@ -107,10 +107,12 @@ class Gatherer:
         self._lanes.close()
         self._carrier.close()
 
-    def start(self) -> float:
+    def start(self, asks: Iterable[Ask] = ()) -> float:
         """When the window started, by the clock: answers' ``t`` counts from here. Set by the first call, which the
-        first round makes; ``started_at`` is the same moment as a time of day."""
+        first round makes; ``started_at`` is the same moment as a time of day. What carries ``asks`` is made before, so
+        that loading it delays no request."""
         if self.started is None:
+            self._carrier.ready(asks)
             self.started = self.clock.now()
             self.started_at = self.clock.wall()
         return self.started
@@ -132,9 +134,12 @@ class Gatherer:
     def begin(self, asks: Iterable[Ask], deadline: float) -> tuple[Ask, ...]:
         """Starts a round: every endpoint's asks in the order given, all endpoints at once, none beyond ``deadline`` (by
         the clock). Returns the asks not begun because a request to the same place is still under way."""
+        wanted = tuple(asks)
+        self.start(wanted)
+        self._carrier.ready(wanted)
         self._next_round()
         places, groups = Places(), dict[str, list[Ask]]()
-        for ask in asks:
+        for ask in wanted:
             groups.setdefault(places.of(ask), []).append(ask)
         held: list[Ask] = []
         for place, theirs in groups.items():
@@ -181,7 +186,6 @@ class Gatherer:
     # --- a round -----------------------------------------------------------------------------------------------------
 
     def _next_round(self) -> None:
-        self.start()
         self._state.arrived.extend(self._taken())
         now = self.clock.now()
         self._state.gap = now - self._state.round_at if self._state.round_at is not None else 0.0
@@ -202,8 +206,6 @@ class Gatherer:
         batch = _Batch(place, [_Ticket(ask) for ask in asks], deadline, self._state.round)
         self._state.busy[place] = batch
         self._state.pending.update(dict.fromkeys(batch.tickets, batch))
-        for ask in asks:
-            self._carrier.ready(ask)
         self._lanes.run(lambda: self._work(batch))
 
     def _work(self, batch: _Batch) -> None:

@@ -123,7 +123,7 @@ class Sampling:
         return recent.window(self._clock.wall())
 
     def __iter__(self) -> Iterator[Window]:
-        self._started = self._gatherer.start()
+        self._started = self._gatherer.start(self._plan.round_asks(self._gatherer.cluster, 0))
         self._recent = Recent(self._gatherer.started_at, live=True)
         try:
             yield from self._rounds()

@@ -21,6 +21,7 @@ from pdctl.model.answer import Why
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
 CHUNK = 1 << 18  # bytes split into lines at once
+LONG_LINE = 1 << 16  # bytes
 MOST_NAMES = 20_000  # a real page has some 200
 MOST_LINES = 1_000_000  # that of an engine of 36 ranks has 10,000
 NO_LABELS: Labels = MappingProxyType({})
@@ -97,8 +98,11 @@ def _refuse_cut_family(body: bytes, page: Page) -> None:
 
 
 def _last_line(body: bytes) -> bytes:
-    written = body.rstrip()
-    return written[written.rfind(b"\n") + 1 :].strip()
+    """Looked for in the page's end alone: stripping the whole would copy it, however large it is."""
+    end = body[-LONG_LINE:].rstrip()
+    if b"\n" not in end:
+        end = body.rstrip()
+    return end[end.rfind(b"\n") + 1 :].strip()
 
 
 def _wanted_lines(body: bytes, wanted: Collection[bytes]) -> tuple[dict[bytes, list[bytes]], frozenset[str], int]:

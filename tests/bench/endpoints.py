@@ -19,14 +19,24 @@ from pathlib import Path
 
 
 def page_of(size: int) -> bytes:
-    """A metrics page of about ``size`` bytes."""
-    lines = [b"# TYPE sglang:num_queue_reqs gauge\n"]
-    length, number = len(lines[0]), 0
-    while length < size:
-        line = b'sglang:num_queue_reqs{engine_type="prefill",model_name="m",number="%06d",tp_rank="0"} 1.0\n' % number
-        lines.append(line)
-        length, number = length + len(line), number + 1
-    return b"".join(lines)[: size - 1] + b"\n"
+    """A metrics page of just ``size`` bytes: gauges of four ranks, then histograms, as an engine's page has them."""
+    labels = [f'engine_type="prefill",model_name="m",pp_rank="0",tp_rank="{rank}"' for rank in range(4)]
+    page = [f"sglang:{name}{{{block}}} 1.0" for name in GAUGES for block in labels]
+    number = 0
+    while sum(map(len, page)) + len(page) < size:
+        name = f"sglang:stage_{number}_seconds"
+        page.append(f"# TYPE {name} histogram")
+        page += [f'{name}_bucket{{{block},le="{le}.0"}} 12.0' for block in labels for le in range(20)]
+        page += [f"{name}_{part}{{{block}}} 12.0" for part in ("sum", "count") for block in labels]
+        number += 1
+    whole = "\n".join(page)[: size - 1].rpartition("\n# TYPE")[0]
+    return whole.encode() + b"\n#" + b" " * (size - len(whole) - 3) + b"\n"
+
+
+GAUGES = (
+    "num_running_reqs", "num_queue_reqs", "num_prefill_bootstrap_queue_reqs", "num_prefill_inflight_queue_reqs",
+    "token_usage", "num_used_tokens", "max_total_num_tokens", "gen_throughput", "realtime_tokens_total",
+)  # fmt: skip
 
 
 class Endpoints:
