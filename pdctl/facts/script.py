@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -117,8 +118,14 @@ def _before_program(words: Sequence[Word]) -> dict[str, Held]:
     texts = _texts(words)
     found = launch_at(texts)
     head = texts[: found[1]] if found else []
-    pairs = (_ASSIGNMENT.fullmatch(word.removeprefix("--env=")) for word in head)
-    return {pair[1]: Held(pair[2]) for pair in pairs if pair}
+    out: dict[str, Held] = {}
+    by_env = False
+    for before, word in pairwise(["", *head]):
+        pair = _ASSIGNMENT.fullmatch(word.removeprefix("--env="))
+        by_env = word.rpartition("/")[2] == "env" or (by_env and (pair is not None or word.startswith("-")))
+        if pair and (by_env or before in ("-e", "--env") or word.startswith("--env=")):
+            out[pair[1]] = Held(pair[2])
+    return out
 
 
 def _flags(launch: Ran | None) -> tuple[dict[str, str], set[str]]:

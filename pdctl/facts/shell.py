@@ -7,6 +7,7 @@ Branches and loops are followed too, everything in them marked with its conditio
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -107,7 +108,12 @@ def _assign(node: Node, scope: Scope, why: str | None) -> str | None:
         words = tuple(w for child in value[0].named_children if child.type != "comment" for w in words_of(child, scope))
         scope.assign(name, words, why, added)
     else:
-        scope.assign(name, text_of(value[0], scope) if value else "", why, added)
+        text = text_of(value[0], scope) if value else ""
+        itself = re.match(rf"\$(?:{name}|\{{{name}\}})(?=\s|$)", text)  # X="$X --more" of an X in doubt
+        if itself and name in scope.held:
+            scope.assign(name, text[itself.end() :], why, added=True)
+        else:
+            scope.assign(name, text, why, added)
     return name
 
 
@@ -183,7 +189,8 @@ def _command(node: Node, scope: Scope, why: str | None) -> None:
             own[source_of(name)] = text_of(value[0], scope) if value else ""
         elif not child.type.endswith("redirect"):
             words += words_of(child, scope)
-    _built_in(words, node, scope, why) or _perform(words, node, scope, why, own)
+    if not _built_in(words, node, scope, why):
+        _perform(words, node, scope, why, own)
 
 
 def _built_in(words: list[Word], node: Node, scope: Scope, why: str | None) -> bool:
@@ -194,7 +201,7 @@ def _built_in(words: list[Word], node: Node, scope: Scope, why: str | None) -> b
     elif name in ("source", "."):
         _source(words[1].text if len(words) > 1 else "", node, scope, why)
     elif name == "set":
-        scope.exports_all = _exports_all([w.text for w in words[1:]], scope.exports_all)
+        scope.set_options([w.text for w in words[1:]])
     elif name == "shift":
         _shift(scope)
     elif name in _READERS:
@@ -204,16 +211,6 @@ def _built_in(words: list[Word], node: Node, scope: Scope, why: str | None) -> b
     else:
         return False
     return True
-
-
-def _exports_all(options: list[str], now: bool) -> bool:
-    for index, option in enumerate(options):
-        named = options[index + 1 : index + 2] == ["allexport"]
-        if option.startswith("-") and ("a" in option[1:] or (option.endswith("o") and named)):
-            now = True
-        elif option.startswith("+") and ("a" in option[1:] or (option.endswith("o") and named)):
-            now = False
-    return now
 
 
 def _defaults(node: Node, scope: Scope, why: str | None) -> None:

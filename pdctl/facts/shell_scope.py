@@ -101,6 +101,13 @@ class Scope:
         """The variable got a value that is not in the text (``read``, a loop)."""
         self.held[name] = Held(None, (Maybe(f"${name}", why, False),))
 
+    def set_options(self, options: list[str]) -> None:
+        """``set -a``, ``set -o allexport`` and their opposites: whether every assignment is exported."""
+        for option, following in zip(options, [*options[1:], ""], strict=True):
+            named = option[1:].endswith("o") and following == "allexport"
+            if option[:1] in ("-", "+") and ("a" in option[1:] or named):
+                self.exports_all = option[0] == "-"
+
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)

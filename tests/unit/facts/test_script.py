@@ -154,6 +154,39 @@ def test_values_that_only_a_run_has_are_in_doubt(text: str) -> None:
     assert value.flags["--port"].startswith("$")
 
 
+def test_flags_gathered_piece_by_piece_under_conditions() -> None:
+    value = read(
+        f"""EXTRA=""
+[ -n "${{PLC:-}}" ] && EXTRA="--init-expert-location x"
+[ -n "${{CHUNK:-}}" ] && EXTRA="$EXTRA --chunked-prefill-size 4096"
+exec {LAUNCH} --tp 8 $EXTRA
+"""
+    )
+    assert value.flags == {
+        "--tp-size": "8",
+        "--init-expert-location": 'x (if [ -n "${PLC:-}" ])',
+        "--chunked-prefill-size": '4096 (if [ -n "${CHUNK:-}" ])',
+    }
+
+
+def test_a_container_started_with_its_own_environment() -> None:
+    value = read(
+        "sudo docker run --gpus all --ulimit memlock=-1 -p 30000:30000 --env 'A=1' -e B=2 --env=C=3 img:latest "
+        f"{LAUNCH} --port 30000"
+    )
+    assert value.variables == {"A": "1", "B": "2", "C": "3"}
+    assert value.flags == {"--port": "30000"}
+
+
+def test_a_script_inside_a_containers_shell() -> None:
+    value = read(
+        f"docker exec -d $BOX bash -c '\n  export A=1\n  {LAUNCH} \\\n    --tp-size 8 \\\n    ${{PARALLEL_ARGS}} --port 1\n'"
+    )
+    assert value.flags == {"--tp-size": "8", "--port": "1"}
+    assert value.exported == {"A"}
+    assert value.doubtful == {"*"}
+
+
 def test_options_from_outside_are_said() -> None:
     value = read(f'{LAUNCH} --port 1 --tp 2 $EXTRA_ARGS "$@"')
     assert value.flags == {"--port": "1", "--tp-size": "2"}
