@@ -48,6 +48,22 @@ MODULES = (
     "crashed",
     "slow_responses",
 )
+ON_HOSTS = frozenset(
+    {
+        Fact.PROCESSES,
+        Fact.CMDLINE,
+        Fact.ENVIRON,
+        Fact.UNIT,
+        Fact.LOG,
+        Fact.SOCKETS,
+        Fact.NSTAT,
+        Fact.LIMITS,
+        Fact.GPU,
+        Fact.SCRIPT,
+        Fact.FILE,
+        Fact.GIT,
+    }
+)
 HTTP_FACTS = (Fact.METRICS, Fact.LOADS, Fact.SERVER_INFO, Fact.WORKERS, Fact.HEALTH)
 
 
@@ -99,13 +115,28 @@ def _asked_for(name: str, only: Collection[str], skip: Collection[str]) -> bool:
 def _run(check: Check, window: Window, cluster: Cluster) -> tuple[tuple[Verdict, ...], bool]:
     """The verdicts of one check and whether it broke."""
     if check.needs and not any(_was_read(window, fact) for fact in check.needs):
-        needed = " or ".join(check.needs)
-        return (Unchecked(check.title, cluster.name, f"no {needed} was read of any instance"),), False
+        return (Unchecked(check.title, cluster.name, _why_not_read(window, cluster, check.needs)),), False
     try:
         return tuple(check.judge(window, cluster)), False
     except Exception as error:  # noqa: BLE001 - one broken rule must not hide what the others saw
         text = f"the check broke: {type(error).__name__}: {error}"
         return (Unchecked(check.title, cluster.name, text),), True
+
+
+def _why_not_read(window: Window, cluster: Cluster, needs: tuple[Fact, ...]) -> str:
+    """Why none of the facts a check needs was read: asked and not answered, or never asked for, and what would."""
+    needed = " or ".join(needs)
+    if any(window.subjects(fact) for fact in needs):
+        return f"no {needed} could be read of any instance"
+    if Fact.PROBE in needs:
+        return "it takes requests of pdctl's own: pdctl probe"
+    if Fact.STACKS in needs:
+        return "it takes stack dumps, which triage does not ask for by itself: pdctl stacks"
+    if not set(needs) <= ON_HOSTS:
+        return f"no {needed} was asked for"
+    if not cluster.hosts:
+        return "it takes a look at the hosts, and the inventory names none"
+    return f"no {needed} was asked of the hosts"
 
 
 def _was_read(window: Window, fact: Fact) -> bool:

@@ -39,7 +39,8 @@ def judge_under_flow(view: ClusterView, engine: EngineView) -> Iterator[Verdict]
         if share is not None and independent(engine, readings) * math.log(max(share, 1e-9)) < ODDS:
             yield floor_finding(view, engine, dp, readings, share)
         else:
-            yield Unchecked("request-pinned", engine.name, flow_text(readings, dp))
+            text = flow_text(readings, dp) if flows(engine) else short_text(readings, dp)
+            yield Unchecked("request-pinned", engine.name, text)
 
 
 def turnover_share(engine: EngineView, dp: int | None, readings: tuple[Count, ...]) -> float | None:
@@ -86,6 +87,18 @@ def floor_finding(
         since=readings[0].at.seen.at,
         limits=("requests have no identity in any answer: that the same ones stay is inferred from rates",),
         next=(f"pdctl stacks {engine.name}", "pdctl explain request-pinned"),
+    )
+
+
+def flows(engine: EngineView) -> bool:
+    """Whether any request finished in the window."""
+    return bool(engine.still_since())
+
+
+def short_text(readings: tuple[Count, ...], dp: int | None) -> str:
+    return (
+        f"inflight {rank_text(dp)}was never empty ({series_text(readings)}) and nothing finished, but not for long enough "
+        "to tell a stuck request from a slow one"
     )
 
 

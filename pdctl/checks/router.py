@@ -42,7 +42,7 @@ def judge_holds(view: ClusterView, router: Instance, pages: tuple[At[RouterMetri
     if active and active[-1].value == 0 and not old:
         yield RuledOut("router-holds-requests", router.name, f"its active requests: {series_text(active)}")
         return
-    if not old and not stays(active):
+    if not old and (not stays(active) or any(e.still_since() != 0.0 for e in view.engines)):
         return
     idle = [idle_evidence(engine) for engine in view.engines]
     if not idle or any(e is None for e in idle):
@@ -70,7 +70,7 @@ def judge_holds(view: ClusterView, router: Instance, pages: tuple[At[RouterMetri
 
 def stays(active: list[Count]) -> bool:
     """Whether the router never had fewer than one request over a long enough span."""
-    return len(active) >= 3 and min(a.value for a in active) >= 1 and active[-1].t - active[0].t >= 2 * LEAST_S
+    return len(active) >= 3 and min(a.value for a in active) >= 1 and active[-1].t - active[0].t >= LEAST_S
 
 
 def age_evidence(pages: tuple[At[RouterMetrics], ...]) -> Iterator[Evidence]:

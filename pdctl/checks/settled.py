@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pdctl.checks.pinned import judge as judge_pinned
 from pdctl.checks.view import ClusterView, EngineView, view_of
+from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, Finding, Report, RuledOut, Severity
+from pdctl.model.router import RouterMetrics
 from pdctl.model.window import Window
 
 LEAST_S = 10.0  # a plateau of 8 s counts, and a round takes its time
@@ -39,8 +41,15 @@ def triage_settled(report: Report, window: Window, cluster: Cluster) -> bool:
 
 
 def calm(view: ClusterView) -> bool:
-    """Whether every engine's live hand-off queues were empty in the last few readings."""
-    return bool(view.engines) and all(empty_lately(engine) for engine in view.engines)
+    """Whether every engine's live hand-off queues were empty in the last few readings and no router holds a request."""
+    held = any(routed(view, router.name) for router in view.cluster.routers)
+    return bool(view.engines) and not held and all(empty_lately(engine) for engine in view.engines)
+
+
+def routed(view: ClusterView, router: str) -> bool:
+    """Whether a router counts requests under way."""
+    page = view.window.last(router, Fact.METRICS, RouterMetrics)
+    return page is not None and bool(page.value.active_total or any(bucket.count for bucket in page.value.ages))
 
 
 def empty_lately(engine: EngineView) -> bool:
