@@ -32,7 +32,7 @@ class Plan:
 # -- traffic ---------------------------------------------------------------------------------------------------
 def _steady(cluster: SimCluster, plan: Plan, end: float = float("inf"), shape: Shape | None = None) -> None:
     shape = shape or Shape()
-    Steady(cluster.tl, cluster.rng, cluster.submit, shape, plan.rate, max(plan.start - 300.0, 1.0), end)
+    Steady(cluster.tl, cluster.rng, cluster.submit, shape, plan.rate, max(plan.onset - 60.0, 1.0), end)
 
 
 def _calm(plan: Plan) -> Plan:
@@ -158,7 +158,7 @@ def queue_head_blocked(cluster: SimCluster, plan: Plan) -> None:
     """The head of the prefill's waiting queue is never admitted, although nothing runs."""
     _morning(cluster, plan, plan.onset - 30.0)
     cluster.tl.at(plan.onset - 1.0, _block, cluster.prefills[0], "queue-head-blocked")
-    _steady(cluster, replace(plan, rate=0.5, start=plan.onset + 300.0), shape=SMALL)
+    _steady(cluster, replace(plan, rate=0.5, age=plan.age - 60.0), shape=SMALL)
 
 
 def _block(engine: SimEngine, cause: str) -> None:
@@ -199,8 +199,9 @@ def stale(cluster: SimCluster, plan: Plan) -> None:
     """A burst, over just before the window: older releases show its numbers for half a minute. Newer ones correct
     them at once, unless KV of failed transfers is still held: so some transfers fail as well."""
     burst(cluster, plan)
-    for n in range(3):
-        cluster.tl.at(plan.start - 6.0 + n, _lone_transfer, cluster)
+    if cluster.decodes[0].traits.defers_release:
+        for n in range(3):
+            cluster.tl.at(plan.start - 6.0 + n, _lone_transfer, cluster)
 
 
 def _lone_transfer(cluster: SimCluster) -> None:
@@ -266,7 +267,7 @@ def spoil(kind: str) -> Callable[[SimCluster, Plan], None]:
     """Healthy traffic, and decode's metrics page as ``kind`` leaves it."""
 
     def begin(cluster: SimCluster, plan: Plan) -> None:
-        _steady(cluster, plan)
+        _steady(cluster, replace(plan, rate=min(plan.rate, 2.0)))
         cluster.mischief[cluster.decodes[0].spec.name, "/metrics"] = kind
 
     return begin

@@ -15,6 +15,8 @@ from pdctl.model.answer import Answer, Fact, Why
 from pdctl.model.cluster import Cluster, Instance, Role
 
 TIMEOUT = 5.0
+LOG_SECONDS = 300.0
+LOG_LINES = 50
 LOADS = "/v1/loads?include=core,disagg,queues"
 
 
@@ -80,11 +82,11 @@ class Asker:
             yield from self._get(instance, Fact.SERVER_INFO, instance.url + path)
 
     def log(self, instance: Instance) -> Iterator[Answer]:
-        """The log's lines since two minutes before the window."""
+        """The log's lines of the last five minutes before the window and since, but the last fifty at least."""
         if not self._wanted(Fact.LOG):
             return
-        since = self.cluster.window_start - 120.0
-        lines = [line for at, line in self.cluster.logs[instance.name] if at >= since]
+        since, log = self.cluster.window_start - LOG_SECONDS, list(self.cluster.logs[instance.name])
+        lines = [line for n, (at, line) in enumerate(log) if at >= since or n >= len(log) - LOG_LINES]
         body = "".join(line + "\n" for line in lines).encode()
         yield self._answer(instance.name, Fact.LOG, f"tail {instance.name}.log", 0.002, None, None, body, None)
 

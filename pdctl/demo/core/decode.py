@@ -120,7 +120,7 @@ class DecodeRank(Rank):
     def _to_transfer(self, leg: Leg) -> None:
         spent = leg.move(Stage.TRANSFER, self.tl.now)
         self.stage_done("decode_bootstrap", spent)
-        if self.traits.since("0.5.10"):
+        if self.traits.since("0.5.13"):
             self.series.observe("kv_transfer_bootstrap_ms", spent * 1000)
             self.series.observe("kv_transfer_alloc_ms", 0.3)
         self.used += leg.prompt

@@ -215,8 +215,8 @@ class SimEngine:
         self.series.count("prompt_tokens_total", leg.prompt, extra)
         self.series.count("generation_tokens_total", tokens, extra)
         self.series.count("num_requests_total", 1, extra)
-        source = "device" if self.traits.since("0.5.10") else "total"
-        self.series.count("cached_tokens_total", 1 + leg.room % 2, labels(cache_source=source))
+        source = labels(cache_source="device" if self.traits.since("0.5.10") else "total")
+        self.series.count("cached_tokens_total", 1 + leg.room % 2, source if self.traits.since("0.5.7") else NONE)
         self.series.observe("e2e_request_latency_seconds", self.tl.now - leg.born, extra)
         for family, value in (("prompt_tokens_histogram", leg.prompt), ("generation_tokens_histogram", tokens)):
             self.series.observe(family, value)
