@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pdctl.logbook.entries import Entry
-from pdctl.model.digest import ROOM_FAILURES, Failure, Latencies, completions, failures_by_room, latencies
+from pdctl.model.digest import ENDS, ROOM_FAILURES, Failure, Latencies, completions, failures_by_room, latencies
 from pdctl.model.events import Event, Kind
 
 MOST_FAILURES = 100_000
@@ -60,13 +60,14 @@ class Tally:
         key = (entry.source, event.words.get("request_id", ""))
         if event.kind is Kind.ROUTER_STARTED:
             self.under_way[key] = self.under_way.get(key, 0) + 1
-        elif event.kind is Kind.ROUTER_FINISHED:
-            self._end(entry.source, event, key)
+        elif event.kind in ENDS:
+            left = self.under_way.pop(key, 0) - 1
+            if left > 0:
+                self.under_way[key] = left
+        if event.kind is Kind.ROUTER_FINISHED:
+            self._end(entry.source, event)
 
-    def _end(self, source: str, event: Event, key: tuple[str, str]) -> None:
-        left = self.under_way.pop(key, 0) - 1
-        if left > 0:
-            self.under_way[key] = left
+    def _end(self, source: str, event: Event) -> None:
         status = (source, event.words.get("status", "?"))
         self.statuses[status] = self.statuses.get(status, 0) + 1
         if completions([event]):

@@ -13,10 +13,11 @@ from pdctl.model.rank import Rank
 ROOM_FAILURES = (Kind.BOOTSTRAP_FAILED, Kind.TRANSFER_FAILED, Kind.HANDSHAKE_FAILED, Kind.DECODE_TRANSFER_FAILED)
 # What a rank says that failed only because another did: the other's line has the cause.
 SECONDHAND = ("Failed due to an unknown reason from another rank",)
+ENDS = (Kind.ROUTER_FINISHED, Kind.ROUTER_NO_WORKER)
 NOT_INFERENCE = ("/health", "/liveness", "/readiness", "/metrics", "/workers", "/get_", "/list_workers", "/flush_cache")
 ENDLESS_CAVEAT = (
-    "a request without an end may be under way, or (sglang-router 0.3.2 and older) its client left before the response "
-    "began: only smg logs that end, as status 499"
+    "a request without an end may be under way, or ended unlogged: sglang-router 0.3.2 and older log no end where the "
+    "client left before the response began, smg none where it refused for want of a worker"
 )
 
 
@@ -121,16 +122,17 @@ def slowest(events: Iterable[Event], count: int) -> tuple[Event, ...]:
 
 
 def unfinished(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Router requests that began and have no end among the events, oldest first (see ENDLESS_CAVEAT)."""
-    open_: dict[str, list[Event]] = {}
+    """Router requests that began and have no end among the events, oldest first; those refused for want of a worker
+    have ended, whether or not that is logged (see ENDLESS_CAVEAT)."""
+    under_way: dict[str, list[Event]] = {}
     for event in events:
         if (key := event.words.get("request_id")) is None:
             continue
         if event.kind is Kind.ROUTER_STARTED:
-            open_.setdefault(key, []).append(event)
-        elif event.kind is Kind.ROUTER_FINISHED and open_.get(key):
-            open_[key].pop(0)
-    return tuple(sorted((e for rows in open_.values() for e in rows), key=lambda e: e.line))
+            under_way.setdefault(key, []).append(event)
+        elif event.kind in ENDS and under_way.get(key):
+            under_way[key].pop(0)
+    return tuple(sorted((e for rows in under_way.values() for e in rows), key=lambda e: e.line))
 
 
 def merged(logs: Iterable[Log]) -> Log:

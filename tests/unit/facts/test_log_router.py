@@ -1,5 +1,6 @@
 """Router logs. The recordings are of real routers in front of two dummy workers: requests that succeed, take 3 s, are
-left by the client, are refused with 400, fail with 500 on decode until the breaker opens; then decode is killed."""
+left by the client, are refused with 400, fail with 500 on decode until the breaker opens; then decode is killed.
+Request ids, statuses and latencies below were read off the recordings by eye."""
 
 from __future__ import annotations
 
@@ -34,17 +35,17 @@ def end_of(log: Log, request: str) -> Event:
         ("sglang-router-0.1.9", "gnt-UkxPenprLM0sHa1ryWUqvYQN", "400", 0.002857733, "client-error"),
         ("sglang-router-0.1.9", "gnt-WNkxqeCrwjRLAbrEzDuyntET", "500", 0.000905333, "server-error"),
         # 0.3.2 writes microseconds
-        ("sglang-router-0.3.2", "gnt-IhvRPMKqtcxQn5xXlZd1omqW", "200", 0.001374, "finished"),
-        ("sglang-router-0.3.2", "gnt-fDn49DrYC9vlqDBg0JIjNdVd", "200", 3.043906, "finished"),
-        ("sglang-router-0.3.2", "gnt-Cf2f4U9yT8OCaUE2CwE8CnuU", "400", 0.001077, "client-error"),
-        ("sglang-router-0.3.2", "gnt-bABeM4liEhwUj8hyugqFTuoq", "503", 0.396822, "server-error"),
+        ("sglang-router-0.3.2", "gnt-8NPPkPL1q5VqBiAEUK3AhAfR", "200", 0.001356, "finished"),
+        ("sglang-router-0.3.2", "gnt-kgjnlY14hPAelt7UnnsEvilA", "200", 3.041667, "finished"),
+        ("sglang-router-0.3.2", "gnt-djKPdS9qst4vU3iC1vuQMMLU", "400", 0.001747, "client-error"),
+        ("sglang-router-0.3.2", "gnt-qOjxnhgmVqztO5wgc8P7R2MO", "503", 0.422999, "server-error"),
         # smg writes microseconds, path= for uri=, a further field after the latency, and 499
-        ("smg-1.13.0", "gnt-awIrhN6YWkqtQ2OF4UpJzwOR", "200", 6.04365, "finished"),
-        ("smg-1.13.0", "gnt-1y9z31RLIrnKJdWtnDxukEUi", "499", 1.002204, "client-closed"),
-        ("smg-1.13.0", "gnt-r94KXrVHJKKdXmGTL6rYTJ3Q", "500", 0.420552, "server-error"),
+        ("smg-1.13.0", "gnt-wCWPeMFaFem5PuoSLVfwv7y4", "200", 6.005793, "finished"),
+        ("smg-1.13.0", "gnt-g8hzcqvNUGgM4sOsVcEIfi5H", "499", 1.002755, "client-closed"),
+        ("smg-1.13.0", "gnt-6mkF0j9Ssvg6gQeZhTB20WVC", "500", 0.529392, "server-error"),
         # --log-json
-        ("smg-1.13.0-json", "gnt-YEHWGSe35QVloecisxFXhul4", "499", 1.00263, "client-closed"),
-        ("smg-1.13.0-json", "gnt-jsWxfWyLNykFsjqTHr6ukX0Q", "400", 0.001151, "client-error"),
+        ("smg-1.13.0-json", "gnt-lX326RTPc1k1MAZWV9A2MKaH", "499", 1.00212, "client-closed"),
+        ("smg-1.13.0-json", "gnt-SidloWBiKVccR9wGGnE4tm7T", "400", 0.001084, "client-error"),
     ],
 )
 def test_ends_of_requests(name: str, request_id: str, status: str, seconds: float, outcome: str) -> None:
@@ -58,21 +59,21 @@ def test_ends_of_requests(name: str, request_id: str, status: str, seconds: floa
 
 
 @pytest.mark.parametrize(
-    ("name", "endless"),
+    ("name", "unended", "endless"),
     [
-        # the two requests whose client left have no end up to 0.3.2
-        ("sglang-router-0.1.9", 2),
-        ("sglang-router-0.3.2", 2),
-        ("smg-1.13.0", 0),
-        ("smg-1.13.0-json", 0),
+        # requests whose client left have no end up to 0.3.2; in 0.1.9's recording there are two of them
+        ("sglang-router-0.1.9", 2, 2),
+        ("sglang-router-0.3.2", 1, 1),
+        # smg logs those (499), and no end of the three it refused for want of a worker: they are no open requests
+        ("smg-1.13.0", 3, 0),
+        ("smg-1.13.0-json", 3, 0),
     ],
 )
-def test_starts_without_an_end(name: str, endless: int) -> None:
+def test_starts_without_an_end(name: str, unended: int, endless: int) -> None:
     log = read(name)
-    assert len(unfinished(log.events)) == endless
     started, ended = len(log.of(Kind.ROUTER_STARTED)), len(log.of(Kind.ROUTER_FINISHED))
-    assert (started - ended, log.dropped) == (endless, 0)
-    assert started >= 9
+    assert (started - ended, len(unfinished(log.events)), log.dropped) == (unended, endless, 0)
+    assert started >= 11
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -105,8 +106,8 @@ def test_a_request_without_a_worker(name: str, leg: str, error: str) -> None:
     ("name", "worker"),
     [
         ("sglang-router-0.3.2", None),
-        ("smg-1.13.0", "http://127.0.0.1:37241"),
-        ("smg-1.13.0-json", "http://127.0.0.1:42389"),
+        ("smg-1.13.0", "http://127.0.0.1:33195"),
+        ("smg-1.13.0-json", "http://127.0.0.1:38835"),
     ],
 )
 def test_a_breaker_opens(name: str, worker: str | None) -> None:
@@ -117,13 +118,15 @@ def test_a_breaker_opens(name: str, worker: str | None) -> None:
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_worker_that_died_fails_its_health_checks(name: str) -> None:
     log = read(name)
-    workers = {e.words["worker"] for e in log.of(Kind.ROUTER_WORKER_UNHEALTHY)}
-    assert workers == {e.words["worker"] for e in log.of(Kind.ROUTER_WORKER_ERROR) if e.words.get("leg") == "decode"}
+    (decode,) = {e.words["worker"] for e in log.of(Kind.ROUTER_WORKER_ERROR) if e.words["status"] == "500"}
+    failed = [e.words["worker"] for e in log.of(Kind.ROUTER_WORKER_UNHEALTHY)]
+    assert failed[0] == decode
+    assert not {url for url in failed if not url.startswith("http://127.0.0.1:") or url.endswith(("/health", ":"))}
 
 
 def test_smg_tells_of_a_worker_taken_out_of_service() -> None:
     gone = [e for e in read("smg-1.13.0").of(Kind.ROUTER_WORKER_UNHEALTHY) if "to" in e.words]
-    assert [(e.words["from"], e.words["to"]) for e in gone] == [("Ready", "NotReady")]
+    assert {(e.words["from"], e.words["to"]) for e in gone} == {("Ready", "NotReady")}
 
 
 @pytest.mark.parametrize("name", RECORDED)
