@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,12 +114,13 @@ class Sampling:
         self._stop = stop
         self._on_round = on_round
         self._recent: Recent | None = None
-        self._snapshot: list[Observation[Any]] = []
+        self._unread: deque[Answer] = deque()
         self._started = 0.0
 
     @property
     def window(self) -> Window:
         """The window so far; empty before the first round."""
+        deque(self._read(), maxlen=0)
         recent = self._recent or Recent(self._clock.wall(), live=True)
         return recent.window(self._clock.wall())
 
@@ -171,20 +173,28 @@ class Sampling:
             self._gatherer.begin(asks, self._end())
             self._take(self._gatherer.collect(min(self._clock.now() + PATIENCE, self._end())))
         self._take(self._gatherer.drop())
-        return bool(asks) or bool(self._snapshot)
+        return bool(asks) or bool(self._unread)
 
     def _take(self, answers: Iterable[Answer]) -> None:
-        assert self._recent is not None
         for answer in answers:
-            seen = read(answer, self._gatherer.cluster.instance(answer.subject))
-            self._snapshot.append(seen)
-            self._recent.add((seen,))
+            self._unread.append(answer)
 
     def _told(self) -> Window:
-        snapshot, self._snapshot = tuple(self._snapshot), []
+        """Answers are read when a round is in, not as they arrive: reading would take its turns from requests that are
+        yet to be sent."""
+        snapshot = tuple(self._read())
         if self._on_round is not None:
             self._on_round(snapshot)
         return self.window
+
+    def _read(self) -> Iterator[Observation[Any]]:
+        cluster = self._gatherer.cluster
+        while self._unread:
+            answer = self._unread.popleft()
+            seen = read(answer, cluster.instance(answer.subject))
+            if self._recent is not None:
+                self._recent.add((seen,))
+            yield seen
 
     def _wait_until(self, due: float) -> None:
         """Takes late answers meanwhile; sleeps when there are none to take."""

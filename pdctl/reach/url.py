@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 PORTS = {"http": 80, "https": 443}
@@ -27,6 +28,7 @@ class Target:
         return (self.scheme, self.host, self.port) == (other.scheme, other.host, other.port)
 
 
+@lru_cache(1024)
 def target_of(url: str) -> Target:
     """The parts of an http or https URL. Raises ValueError saying what is wrong with it."""
     parts = urlsplit(url)
