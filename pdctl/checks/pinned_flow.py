@@ -97,8 +97,8 @@ def flows(engine: EngineView) -> bool:
 
 def short_text(readings: tuple[Count, ...], dp: int | None) -> str:
     return (
-        f"inflight {rank_text(dp)}was never empty ({series_text(readings)}) and nothing finished, but not for long enough "
-        "to tell a stuck request from a slow one"
+        f"inflight {rank_text(dp)}was never empty ({series_text(readings)}) and nothing finished, but not for long "
+        "enough to tell a stuck request from a slow one"
     )
 
 
