@@ -114,6 +114,7 @@ async def serve(order: Order) -> None:
     logs = Logs(Path(order.folder))
     cluster, site = build(order, logs)
     stop = asyncio.Event()
+    await site.open()
     print(ready_line(cluster, logs), flush=True)  # noqa: T201
     running = asyncio.create_task(site.run(stop))
     parent = asyncio.create_task(listen(site, stop))

@@ -23,7 +23,7 @@ TOKENS_EVERY = 0.04
 
 
 class Site:
-    """The servers over one simulation. Time passes as on the wall from the moment ``run`` is called."""
+    """The servers over one simulation. Time passes as on the wall from the moment it is made."""
 
     def __init__(self, cluster: SimCluster, clock: Callable[[], float] = time.monotonic) -> None:
         self.cluster = cluster
@@ -40,12 +40,13 @@ class Site:
         self.cluster.advance_to(at)
         return at
 
+    async def open(self) -> None:
+        """Listens on every port."""
+        for listener in [*self.others, *(listener for _, listener in self.engines)]:
+            await listener.resume()
+
     async def run(self, stop: asyncio.Event) -> None:
         """Serves until told to stop."""
-        for _, listener in self.engines:
-            await listener.resume()
-        for listener in self.others:
-            await listener.resume()
         try:
             while not stop.is_set():
                 await self._beat()

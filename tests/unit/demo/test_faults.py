@@ -11,7 +11,6 @@ from pdctl.demo.faults import FAULTS, simulate
 from pdctl.demo.scenes import Plan
 from pdctl.model.registry import REGISTRY
 
-
 HARMLESS = ("healthy", "load", "burst-then-idle", "storm", "drain", "decode-full", "probed", "stale")
 
 
