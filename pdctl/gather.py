@@ -124,9 +124,8 @@ class Gatherer:
         the answers so far have gone to ``on_answer``."""
         deadline = self.clock.now() + deadline_s
         try:
-            held = [self._held(ask) for ask in self.begin(asks, deadline)]
-            came = [*self._delivered(held), *self.collect(deadline + GRACE)]
-            return (*came, *self._delivered(self.drop()))
+            held = tuple(self.held(self.begin(asks, deadline)))
+            return (*held, *self.collect(deadline + GRACE), *self.cut())
         except BaseException:
             self.drop()
             raise
@@ -159,14 +158,22 @@ class Gatherer:
                 return
             self._wait(min(STALL, left))
 
-    def drop(self) -> tuple[Answer, ...]:
-        """Gives up on whatever is awaited: the answers that say so. A request under way keeps its endpoint busy until
-        it has ended."""
+    def held(self, asks: Iterable[Ask]) -> Iterator[Answer]:
+        """The answers that stand for asks that ``begin`` did not begin."""
+        return self._delivered(self._held(ask) for ask in asks)
+
+    def cut(self) -> Iterator[Answer]:
+        """Gives up on whatever is awaited: the answers that say so."""
+        pending = tuple(self._state.pending)
+        self.drop()
+        return self._delivered(self._cut(ticket) for ticket in pending)
+
+    def drop(self) -> None:
+        """Gives up on whatever is awaited, without a word. A request under way keeps its endpoint busy until it has
+        ended."""
         for batch in self._state.pending.values():
             batch.dropped = True
-        cut = tuple(self._cut(ticket) for ticket in self._state.pending)
         self._state.pending.clear()
-        return cut
 
     def awaited(self) -> int:
         """How many asks have no answer yet."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pdctl.facts import read
 from pdctl.facts.asks import asks_for
 from pdctl.gather import Gatherer
 from pdctl.model.answer import Answer, Fact, Observation
-from pdctl.model.ask import Ask
+from pdctl.model.ask import Ask, HttpAsk
 from pdctl.model.cluster import Cluster, Role
 from pdctl.model.window import Window
 from pdctl.reach.clock import Clock
@@ -30,7 +30,8 @@ class SamplePlan:
     """What to ask and when. A round each ``interval_s`` seconds, for ``seconds`` from the first to the last, or
     ``count`` rounds, whichever ends first; neither: until stopped. ``facts`` are asked each round, ``first`` in the
     first round as well, ``last`` once the rounds are over; ``*_asks`` are asks of any other kind for the same moments.
-    ``via`` says for an instance which host carries its HTTP. ``deadline_s`` ends everything, answers under way too."""
+    ``via`` says for an instance which host carries its HTTP. ``timeout_s`` is for one HTTP answer (health keeps its
+    own: an engine may take 20 s for it); ``deadline_s`` ends everything, answers under way too."""
 
     interval_s: float
     seconds: float | None = None
@@ -42,6 +43,7 @@ class SamplePlan:
     first_asks: tuple[Ask, ...] = ()
     last_asks: tuple[Ask, ...] = ()
     via: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float | None = None
     deadline_s: float | None = None
 
     def round_asks(self, cluster: Cluster, beat: int) -> tuple[Ask, ...]:
@@ -62,7 +64,12 @@ class SamplePlan:
     def _of(self, cluster: Cluster, *wanted: FactsOf) -> Iterator[Ask]:
         for instance in cluster.instances:
             facts = {fact for facts in wanted for fact in facts.get(instance.role, ())}
-            yield from asks_for(instance, facts, via=self.via.get(instance.name))
+            yield from map(self._timed, asks_for(instance, facts, via=self.via.get(instance.name)))
+
+    def _timed(self, ask: HttpAsk) -> HttpAsk:
+        if self.timeout_s is None or ask.fact is Fact.HEALTH:
+            return ask
+        return replace(ask, timeout=self.timeout_s)
 
 
 def next_beat(elapsed: float, interval: float, last: int) -> int:
@@ -170,9 +177,9 @@ class Sampling:
         """Asks what is asked last, and gives up on what is still awaited. Returns whether there was any."""
         asks = self._plan.closing_asks(self._gatherer.cluster)
         if asks:
-            self._gatherer.begin(asks, self._end())
+            self._take(self._gatherer.held(self._gatherer.begin(asks, self._end())))
             self._take(self._gatherer.collect(min(self._clock.now() + PATIENCE, self._end())))
-        self._take(self._gatherer.drop())
+        self._take(self._gatherer.cut())
         return bool(asks) or bool(self._unread)
 
     def _take(self, answers: Iterable[Answer]) -> None:

@@ -164,6 +164,19 @@ def test_metrics_are_asked_before_what_disturbs_them(clock: FakeClock) -> None:
     assert [fact for _, _, fact in door.asked] == [Fact.METRICS, Fact.LOADS, Fact.SERVER_INFO, Fact.HEALTH]
 
 
+def test_how_long_one_answer_may_take(clock: FakeClock) -> None:
+    asks: list[HttpAsk] = []
+
+    def note(ask: HttpAsk | CommandAsk) -> None:
+        assert isinstance(ask, HttpAsk)
+        asks.append(ask)
+
+    facts = {Role.PREFILL: (Fact.METRICS, Fact.HEALTH)}
+    for made in sampling(Door(clock, note), SamplePlan(1.0, count=1, facts=facts, timeout_s=1.5)):
+        list(made)
+    assert [(ask.fact, ask.timeout) for ask in asks] == [(Fact.METRICS, 1.5), (Fact.HEALTH, 25.0)]
+
+
 def test_the_host_that_carries_an_instance(clock: FakeClock) -> None:
     ways: dict[str, str | None] = {}
 
@@ -224,6 +237,27 @@ def test_what_never_comes_is_missed_in_the_end() -> None:
     assert isinstance(missed.got, Missed)
     assert missed.got.why is Why.READ_TIMEOUT
     assert len(window.timeline("decode-0", Fact.METRICS)) == 3
+
+
+def test_what_is_asked_last_of_one_that_hangs_has_an_answer_too_and_all_of_it_is_recorded() -> None:
+    over = threading.Event()
+
+    def script(ask: HttpAsk | CommandAsk) -> None:
+        if ask.subject == "prefill-0":
+            over.wait(20)
+
+    heard: list[Answer] = []
+    door = Door(SystemClock(), script)
+    plan = SamplePlan(0.1, facts=METRICS, last={Role.PREFILL: (Fact.SERVER_INFO,)}, deadline_s=2.0)
+    with Gatherer(CLUSTER, clock=door.clock, http=door, on_answer=heard.append) as gatherer:
+        made = sample(gatherer, plan, clock=door.clock, stop=lambda window: made.rounds == 2)
+        window = list(made)[-1]
+        over.set()
+    assert len(window.missed("prefill-0", Fact.METRICS)) == 1
+    (last,) = window.missed("prefill-0", Fact.SERVER_INFO)
+    assert isinstance(last.got, Missed)
+    assert "still under way" in last.got.detail
+    assert len(heard) == len(window.observations)
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------------------------
