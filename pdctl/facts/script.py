@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from pdctl.facts.shell_scope import Held, Ran, Word
 
 _UNKNOWN = re.compile(r"[$`]")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
 _PASSED_ON = re.compile(r"\$[@*]|\$\{[@*][^}]*\}")
 _FRAGMENT = re.compile(r"\$\w+|\$\{\w+(?:\[[@*]\])?(?::?[-+][^}]*)?\}")
 _FRAGMENT_NAME = re.compile(r"ARGS|OPT|EXTRA|FLAG", re.I)
@@ -54,7 +52,7 @@ def script_of(
     scope = read_shell(text, files)
     launch, notes = _chosen(scope.ran, instance)
     variables = dict(launch.variables if launch else scope.held)
-    exported = set(launch.exported if launch else scope.exported)
+    exported = _exported(launch) if launch else set(scope.exported)
     if launch:
         own = _before_program(launch.words)
         variables.update(own)
@@ -111,21 +109,21 @@ def _texts(words: Iterable[Word]) -> list[str]:
     return [word.text for word in words if word.why is None]
 
 
+def _exported(launch: Ran) -> set[str]:
+    """What the launch command's process gets of the script's exports: nothing in a container or on another machine."""
+    from pdctl.facts.shell_inner import is_elsewhere
+
+    return set() if is_elsewhere(launch.words) else set(launch.exported)
+
+
 def _before_program(words: Sequence[Word]) -> dict[str, Held]:
-    """Assignments in front of the program: ``env X=1 python ...``, ``docker run -e X=1 ...``."""
+    """Variables given in front of the program: ``env X=1 python ...``, ``docker run -e X=1 ...``."""
+    from pdctl.facts.shell_inner import environment_of
     from pdctl.facts.shell_scope import Held
 
-    texts = _texts(words)
-    found = launch_at(texts)
-    head = texts[: found[1]] if found else []
-    out: dict[str, Held] = {}
-    by_env = False
-    for before, word in pairwise(["", *head]):
-        pair = _ASSIGNMENT.fullmatch(word.removeprefix("--env="))
-        by_env = word.rpartition("/")[2] == "env" or (by_env and (pair is not None or word.startswith("-")))
-        if pair and (by_env or before in ("-e", "--env") or word.startswith("--env=")):
-            out[pair[1]] = Held(pair[2])
-    return out
+    found = launch_at(_texts(words))
+    head = [word for word in words if word.why is None][: found[1]] if found else []
+    return {name: Held(value) for name, value in environment_of(head).items()}
 
 
 def _flags(launch: Ran | None) -> tuple[dict[str, str], set[str]]:

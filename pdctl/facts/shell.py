@@ -1,7 +1,8 @@
 """A serve script read without running it: the variables it sets, the commands it runs, and what cannot be known.
 
 The text is parsed by tree-sitter's grammar of bash. Statements are followed in order: assignments, exports, arrays,
-functions where they are called, files read in where their text is at hand, ``eval`` and ``bash -c`` of known text.
+functions where they are called, files read in or run where their text is at hand, ``eval``, ``bash -c`` and
+here-documents of known text.
 Branches and loops are followed too, everything in them marked with its condition.
 """
 
@@ -14,8 +15,18 @@ from functools import lru_cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser, Tree
 
+from pdctl.facts.flags import launch_at
 from pdctl.facts.shell_conditions import both, condition_of_branch, condition_of_list, line_of, short
-from pdctl.facts.shell_scope import Scope, Word
+from pdctl.facts.shell_inner import (
+    Inner,
+    document_of,
+    environment_of,
+    inner_of,
+    is_elsewhere,
+    reads_script,
+    written_to,
+)
+from pdctl.facts.shell_scope import Held, Scope, Word
 from pdctl.facts.shell_words import source_of, text_of, words_of
 
 _DEEPEST = 8  # functions, eval and files read in may nest this far
@@ -24,7 +35,6 @@ _BRANCHES = (
     "if_statement", "elif_clause", "else_clause", "case_statement", "while_statement", "for_statement",
     "c_style_for_statement",
 )  # fmt: skip
-_SHELLS = frozenset({"bash", "sh", "dash", "zsh", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/env"})
 _POSITIONAL = ("@", *"123456789")
 _READERS = frozenset({"read", "mapfile", "readarray"})
 
@@ -143,6 +153,8 @@ def _joined(node: Node, scope: Scope, why: str | None) -> None:
         body = node.child_by_field_name("body")
         if body is not None:
             _run(body, scope, why)
+        for redirect in (c for c in node.named_children if c.type == "heredoc_redirect"):
+            _document(node, redirect, scope, why)
         return
     if node.type == "pipeline":
         _run_all(node.named_children, scope, why)
@@ -150,6 +162,22 @@ def _joined(node: Node, scope: Scope, why: str | None) -> None:
     left, right = node.named_children[0], node.named_children[-1]
     _run(left, scope, why)
     _run(right, scope, both(why, condition_of_list(node, left)))
+
+
+def _document(node: Node, redirect: Node, scope: Scope, why: str | None) -> None:
+    """A here-document that a shell runs, or that is kept in a file which may be run later."""
+    consumers = [c for c in (node.child_by_field_name("body"), *redirect.named_children) if c is not None]
+    commands = [c for holder in consumers for c in ([holder] if holder.type == "command" else holder.named_children)]
+    for command in (c for c in commands if c.type == "command"):
+        words = [w for child in command.named_children for w in words_of(child, scope)]
+        if reads_script(words):
+            text = document_of(redirect, scope)
+            _inner(Inner(text, None, (), is_elsewhere(words)), environment_of(words), scope, why)
+            return
+    kept = written_to(node, redirect, scope)
+    if kept is not None:
+        scope.written[kept] = document_of(redirect, scope)
+    _run_all([c for c in redirect.named_children if c.type in ("command", "pipeline")], scope, why)
 
 
 def _case(node: Node, scope: Scope, why: str | None) -> None:
@@ -226,8 +254,7 @@ def _defaults(node: Node, scope: Scope, why: str | None) -> None:
 
 
 def _source(path: str, node: Node, scope: Scope, why: str | None) -> None:
-    scope.sources.append(path)
-    text = scope.files.get(path)
+    text = scope.text_of(path)
     if text is None:
         scope.note(f"line {line_of(node)} reads in {path}{f' {why}' if why else ''}, which was not read here")
     else:
@@ -242,20 +269,32 @@ def _perform(words: list[Word], node: Node, scope: Scope, why: str | None, own: 
     if name in scope.functions:
         _call(name, words[1:], scope, why)
         return
-    inner = _inner_script(words)
-    if inner is not None:
-        _run_text(inner, scope, why)
+    inner = inner_of(words)
+    if inner is not None and inner.path is not None and launch_at([w.text for w in words]) is None:
+        text = scope.text_of(inner.path)
+        if text is not None:
+            inner = inner._replace(text=text)
+        else:
+            scope.note(f"line {line_of(node)} runs {inner.path}{f' {why}' if why else ''}, which was not read here")
+    if inner is not None and inner.text is not None:
+        _inner(inner, {**own, **environment_of(words)}, scope, why)
         return
     scope.record(tuple(words), line_of(node), why, own)
 
 
-def _inner_script(words: list[Word]) -> str | None:
-    """The text of ``bash -c TEXT``, wherever in the command it stands."""
-    for index, word in enumerate(words[:-2]):
-        option = words[index + 1].text
-        if word.text in _SHELLS and option.startswith("-") and option.endswith("c") and not option.startswith("--"):
-            return words[index + 2].text
-    return None
+def _inner(inner: Inner, own: Mapping[str, str], scope: Scope, why: str | None) -> None:
+    """A script run by a shell of its own: it sees what is exported here, or nothing of it on another machine."""
+    if scope.depth >= _DEEPEST or inner.text is None:
+        return
+    before = scope.held, scope.exported, scope.exports_all, scope.outer
+    seen = set() if inner.elsewhere else scope.exported
+    scope.outer = {**scope.outer, **{n: h for n, h in scope.held.items() if n not in _POSITIONAL}}
+    scope.held = {n: h for n, h in scope.held.items() if n in seen} | {n: Held(v) for n, v in own.items()}
+    scope.exported = set(seen) | own.keys()
+    scope.exports_all = False
+    _number(inner.arguments, scope)
+    _run_text(inner.text, scope, why)
+    scope.held, scope.exported, scope.exports_all, scope.outer = before
 
 
 def _call(name: str, arguments: list[Word], scope: Scope, why: str | None) -> None:

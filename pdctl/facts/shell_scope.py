@@ -62,7 +62,8 @@ class Ran:
 
 @dataclass
 class Scope:
-    """The state of one reading. ``files`` are the texts of files that may be read in, by path."""
+    """The state of one reading. ``files`` are the texts of files that may be read in or run, by path; ``written`` those
+    the script writes itself; ``outer`` what the script around this one holds and does not hand on."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
@@ -71,6 +72,8 @@ class Scope:
     ran: list[Ran] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
+    written: dict[str, str] = field(default_factory=dict)
+    outer: dict[str, Held] = field(default_factory=dict)
     exports_all: bool = False
     depth: int = 0
 
@@ -108,13 +111,21 @@ class Scope:
             if option[:1] in ("-", "+") and ("a" in option[1:] or named):
                 self.exports_all = option[0] == "-"
 
+    def text_of(self, path: str) -> str | None:
+        """The text of a file that is read in or run, None where it is not at hand. Files from outside are listed."""
+        if path in self.written:
+            return self.written[path]
+        if path not in self.sources:
+            self.sources.append(path)
+        return self.files.get(path)
+
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
 
     def record(self, words: tuple[Word, ...], line: int, why: str | None, own: Mapping[str, str]) -> None:
         """A command that ran, with the assignments before it (``X=1 command``) in its environment."""
-        variables = {**self.held, **{name: Held(value) for name, value in own.items()}}
+        variables = {**self.outer, **self.held, **{name: Held(value) for name, value in own.items()}}
         self.ran.append(Ran(words, line, why, variables, frozenset(self.exported | own.keys())))
 
 

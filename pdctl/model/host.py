@@ -169,10 +169,25 @@ class Environ:
 
 @dataclass(frozen=True, slots=True)
 class WatchedFile:
+    """A file's metadata. ``same_as`` names what its bytes are equal to (a backup's path, ``git HEAD``), where that was
+    looked at; ``line`` is the first line of a small text file, masked."""
+
     path: str
     mtime: datetime | None
     sha256: str | None = None
     size: int | None = None
+    same_as: str | None = None
+    line: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One entry of a checkout's reflog: when its head came to stand at ``head``, and by what (``pull: Fast-forward``).
+    A commit's own date says when it was made, this one when it arrived."""
+
+    at: datetime
+    head: str
+    what: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +196,8 @@ class Checkout:
     branch: str | None
     dirty: tuple[str, ...] = ()
     committed: datetime | None = None
+    path: str | None = None
+    moves: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
