@@ -1,10 +1,11 @@
 """slow-responses: the router's log shows completions that took very long, although they ended with success.
 
-Slow is measured against the same log, so that a cluster whose work is long is not called slow for it:
+Slow is measured against the same log, so that a cluster whose work is long is not called slow for it. Lengths of
+answers spread evenly, over two decades and more; a hang that ends makes a gap, or a crowd:
 
-- 60 s and ten times the median, and apart from the rest: the fastest of the slow took at least three times as long as
-  the slowest of the others. Output lengths spread evenly over two decades; a hang that ends makes a gap.
-- 180 s and three times the median, gap or not; or 180 s and a gap of ten, whatever the median: then most are slow.
+- 60 s and ten times the median, and a gap: three times as long as the slowest of the others.
+- 180 s and five times the median, and a gap (of two for three and more), or as many as one in twenty.
+- 180 s and a gap of ten, whatever the median: then most are slow.
 - At least three, and half of those over 60 s, end just after 300 s or 600 s: the engines' default KV timeout and the
   one their log advises. Answers of natural length do not end together there.
 - 900 s, whatever is usual: half of the router's default request timeout (1800 s), three of the default KV timeouts.
@@ -29,12 +30,12 @@ from pdctl.model.finding import Confidence, Evidence, Finding, RuledOut, Uncheck
 from pdctl.model.window import At, Window
 
 TITLE = "completions that took very long in the router's log"
-APART_S, APART_MEDIANS, GAP = 60.0, 10.0, 3.0
-LONG_S, LONG_MEDIANS = 180.0, 3.0
+APART_S, APART_MEDIANS, APART_GAP = 60.0, 10.0, 3.0
+LONG_S, LONG_MEDIANS, LONG_GAP, LONG_SHARE = 180.0, 5.0, 2.0, 0.05
 ENDLESS_S = 900.0
 ENOUGH = 10  # completions from which on their median says what is usual
 WIDE_GAP = 10.0
-FEWEST_OTHERS = 3  # fast completions that make a gap a gap
+FEWEST = 3  # on either side of a gap, to be more than chance
 TIMEOUTS_S, AFTER = (300.0, 600.0), 1.1  # a transfer that timed out and was retried in silence ends a little after
 RECENT = timedelta(hours=1)
 SHOWN = 3
@@ -79,8 +80,11 @@ def slow_of(ended: Sequence[Event]) -> tuple[Event, ...]:
 
 def _long(took: Sequence[float], median: float) -> int:
     """How many are long by themselves; ``took`` is descending."""
-    floor = LONG_S if len(took) < ENOUGH else max(LONG_S, LONG_MEDIANS * median)
-    return sum(seconds >= min(floor, ENDLESS_S) for seconds in took)
+    if len(took) < ENOUGH:
+        return sum(seconds >= LONG_S for seconds in took)
+    many = sum(seconds >= max(LONG_S, LONG_MEDIANS * median) for seconds in took)
+    share = many if many >= 2 and many >= LONG_SHARE * len(took) else 0
+    return max(share, sum(seconds >= ENDLESS_S for seconds in took))
 
 
 def _apart(took: Sequence[float], median: float) -> int:
@@ -94,8 +98,11 @@ def _is_gap(took: Sequence[float], i: int, median: float) -> bool:
     """Whether the i longest are cut off from the others."""
     slow, rest = took[i - 1], took[i]
     if slow >= LONG_S and slow >= WIDE_GAP * rest:
-        return len(took) - i >= FEWEST_OTHERS
-    return slow >= max(APART_S, APART_MEDIANS * median) and slow >= GAP * rest
+        return len(took) - i >= FEWEST
+    gap = LONG_GAP if i >= FEWEST else APART_GAP  # one value far out is in the nature of a long tail
+    if slow >= max(LONG_S, LONG_MEDIANS * median) and slow >= gap * rest:
+        return True
+    return slow >= max(APART_S, APART_MEDIANS * median) and slow >= APART_GAP * rest
 
 
 def _timed_out(took: Sequence[float]) -> int:
@@ -103,7 +110,7 @@ def _timed_out(took: Sequence[float]) -> int:
     long = sum(seconds >= APART_S for seconds in took)
     for timeout in TIMEOUTS_S:
         crowd = sum(timeout <= seconds <= AFTER * timeout for seconds in took)
-        if crowd >= 3 and 2 * crowd >= long:
+        if crowd >= FEWEST and 2 * crowd >= long:
             return sum(seconds >= timeout for seconds in took)
     return 0
 

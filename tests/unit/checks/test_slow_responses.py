@@ -83,12 +83,19 @@ def test_most_may_be_slow() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize(("median", "spread"), [(2.0, 0.8), (5.0, 0.7), (30.0, 0.5), (120.0, 0.3), (200.0, 0.25)])
+@pytest.mark.parametrize(
+    ("median", "spread"), [(2.0, 0.8), (5.0, 0.7), (30.0, 0.5), (20.0, 0.8), (120.0, 0.3), (200.0, 0.25)]
+)
 def test_ordinary_long_generation_is_not_slow(seed: int, median: float, spread: float) -> None:
     """Lengths of answers spread evenly (log-normal), however long they are by themselves."""
     rng = random.Random(seed)
     latencies = [median * rng.lognormvariate(0, spread) for _ in range(400)]
     assert isinstance(of(latencies), RuledOut)
+
+
+def test_a_cluster_that_grows_slower_and_slower() -> None:
+    """No gap anywhere, but one in seven took over three minutes while most took a few seconds."""
+    assert isinstance(of([2.0 + n % 5 for n in range(120)] + [10.0 * 1.2**n for n in range(21)] * 2), Finding)
 
 
 def test_a_queue_that_everybody_stands_in_is_not_slow() -> None:
