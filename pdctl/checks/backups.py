@@ -18,7 +18,8 @@ _TIME = r"[T_\-. ]?([0-2]\d)[:_\-.h]?([0-5]\d)(?:[:_\-.m]?([0-5]\d))?"
 _DATE = re.compile(rf"(?<!\d){_DAY}(?:{_TIME})?(?!\d)")
 _EPOCH = re.compile(r"(?<!\d)(1[6-9]\d{8}|2\d{9})(?!\d)")
 _CLOCK = re.compile(r"(?<![\d-])([0-2]\d)[:]?([0-5]\d)[:]?([0-5]\d)(?!\d)")
-QUARTER_S = 900
+HALF_HOUR_S = 1800
+ODD_ZONES_S = (20700, 31500, 45900)  # +05:45, +08:45, +12:45
 ZONES_S = 14 * 3600
 NEAR = timedelta(minutes=5)
 
@@ -77,9 +78,10 @@ def backup_of(file: ScriptFile, path: str) -> Backup:
 
 
 def _is_zone(apart: float) -> bool:
-    """Whether two times differ by what zones differ by: whole quarters of an hour."""
-    drift = min(apart % QUARTER_S, QUARTER_S - apart % QUARTER_S)
-    return apart <= ZONES_S and drift <= 90
+    """Whether two times differ by what zones differ by."""
+    drift = min(apart % HALF_HOUR_S, HALF_HOUR_S - apart % HALF_HOUR_S)
+    odd = min(abs(apart - zone) for zone in ODD_ZONES_S)
+    return apart <= ZONES_S and min(drift, odd) <= 90
 
 
 def named_time(rest: str, mtime: datetime | None) -> datetime | None:

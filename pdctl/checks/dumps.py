@@ -153,7 +153,7 @@ def place_of(main: ThreadStack) -> Place:
     outward = main.frames[index:]
     names = [short_name(f) for f in outward]
     end = next((i for i, f in enumerate(outward) if LOOP.search(f.function)), len(names))
-    path = tuple(n for i, n in enumerate(names[: end + 1]) if i == 0 or n not in NOISE)
+    path = tuple(n for i, n in enumerate(names[: end + 1]) if i == 0 or not (n in NOISE or n.startswith("0x")))
     return Place(wait, names[0], path, lines)
 
 

@@ -15,7 +15,6 @@ from pdctl.model.rank import WHOLE
 from pdctl.model.window import Window
 
 ENOUGH = 4  # ranks of which it is no chance that one stands apart in two dumps
-Key = tuple[str, ...]
 
 
 def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
@@ -54,20 +53,17 @@ def judge_group(window: Window, cluster: Cluster, subject: str, group: tuple[Ran
 
 
 def odd_ranks(group: tuple[RankDumps, ...]) -> tuple[RankDumps, ...] | None:
-    """The ranks that wait elsewhere than most; all of the smaller half where it is a tie; () where all agree, None
-    where most do not wait in a collective: then they are simply at work."""
-    keys = Counter(key_of(r.last) for r in group)
-    common, count = keys.most_common(1)[0]
+    """The ranks that wait elsewhere than most; () where all agree, None where most do not wait in a collective: then
+    they are simply at work. Of two halves the one that waits for requests is taken as the rule: it is where a rank goes
+    that has nothing to do."""
+    keys = Counter(r.last.path for r in group)
     if len(keys) == 1:
         return ()
-    most = [r for r in group if key_of(r.last) == common]
-    if most[0].last.wait != Wait.COLLECTIVE or count * 2 < len(group):
+    common = max(keys, key=lambda path: (keys[path], "recv_requests" in path, path))
+    most = [r for r in group if r.last.path == common]
+    if most[0].last.wait != Wait.COLLECTIVE or len(most) * 2 < len(group):
         return None
-    return tuple(r for r in group if key_of(r.last) != common)
-
-
-def key_of(place: Place) -> Key:
-    return place.path
+    return tuple(r for r in group if r.last.path != common)
 
 
 def confidence_of(

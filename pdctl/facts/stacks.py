@@ -31,7 +31,10 @@ _REASONS = (
         re.compile(r"permission denied|operation not permitted|os error (?:1|13)\)|elevated|ptrace_scope", re.I),
     ),
     (GONE, re.compile(r"no such process|os error [23]\)|process has (?:ended|exited)|process is running", re.I)),
-    (VERSION, re.compile(r"python version|unsupported version|find (?:python|interpreter|_?PyRuntime)", re.I)),
+    (
+        VERSION,
+        re.compile(r"python version|Py_Version|unsupported version|find (?:python|interpreter|_?PyRuntime)", re.I),
+    ),
     (STOPPED, re.compile(r"stopped|SIGSTOP|suspend process|timed? ?out", re.I)),
     (TOOL, re.compile(r"command not found|no such file or directory.*py-spy|py-spy: not found", re.I)),
 )
