@@ -17,6 +17,7 @@ ELSEWHERE = frozenset({"ssh", "docker", "podman", "nerdctl", "kubectl", "nsenter
 _PREFIXES = frozenset({"exec", "nohup", "setsid", "sudo", "time", "command"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
 _ESCAPED = re.compile(r"\\([\\$`]|\n)")
+_SSH_VALUES = frozenset(f"-{letter}" for letter in "bcDEeFIiJLlmOopQRSWw")  # options of ssh that take a value
 _PAIR_OPTIONS = ("-e", "--env", "-x", "-E")
 
 
@@ -33,6 +34,9 @@ class Inner(NamedTuple):
 def inner_of(words: Sequence[Word]) -> Inner | None:
     """The script a command runs: ``bash -c TEXT``, ``bash FILE``, ``./FILE.sh``. None for any other command."""
     elsewhere = is_elsewhere(words)
+    over_ssh = ssh_command(words)
+    if over_ssh:
+        return Inner(" ".join(w.text for w in over_ssh), None, (), True)
     for index, word in enumerate(words[:-1]):
         if word.text not in SHELLS:
             continue
@@ -48,6 +52,17 @@ def inner_of(words: Sequence[Word]) -> Inner | None:
     if own and own[0].text.endswith((".sh", ".bash")) and "/" in own[0].text:
         return Inner(None, own[0].text, tuple(own[1:]), elsewhere)
     return None
+
+
+def ssh_command(words: Sequence[Word]) -> Sequence[Word]:
+    """The words ``ssh HOST`` hands to the shell at the other end, which reads them as one line; none for anything
+    else."""
+    if not words or words[0].text.rpartition("/")[2] != "ssh":
+        return ()
+    at = 1
+    while at < len(words) and words[at].text.startswith("-"):
+        at += 2 if words[at].text in _SSH_VALUES else 1
+    return words[at + 1 :]
 
 
 def _is_file(word: str) -> bool:
@@ -88,7 +103,7 @@ def reads_script(words: Sequence[Word]) -> bool:
     if shells:
         rest = texts[shells[-1] + 1 :]
         return "-s" in rest or all(text.startswith("-") and not text.endswith("c") for text in rest)
-    return bool(texts) and texts[0] == "ssh" and len([t for t in texts[1:] if not t.startswith("-")]) == 1
+    return bool(texts) and texts[0].rpartition("/")[2] == "ssh" and not ssh_command(words)
 
 
 def document_of(redirect: Node, scope: Scope) -> str:

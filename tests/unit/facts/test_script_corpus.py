@@ -206,6 +206,9 @@ LAUNCH = "python3 -m sglang.launch_server --model-path /m"
         f"sudo tee /tmp/x.sh >/dev/null <<EOF\n{LAUNCH} --page-size 8\nEOF\nchmod +x /tmp/x.sh\nexec /tmp/x.sh\n",
         f"cat <<EOF > x.env\nARGS='--page-size 8'\nEOF\n. x.env\n{LAUNCH} $ARGS\n",
         f"bash -lc '{LAUNCH} --page-size 8'\n",
+        f'ssh -p 22 -o BatchMode=yes ops@gpu1 "cd /srv && {LAUNCH} --page-size 8"\n',
+        f"ssh gpu1 {LAUNCH} --page-size 8\n",
+        f"P=8\nssh gpu1 \"bash -c '{LAUNCH} --page-size $P'\"\n",
         f'docker run img bash -c "{LAUNCH} --page-size 8"\n',
     ],
 )
