@@ -31,6 +31,7 @@ class HostScene(Scene):
         body: str | None,
         ask: str = "ask",
         error: Why | None = None,
+        detail: str | None = None,
         **more: object,
     ) -> None:
         """One answer at ``t`` seconds into the window."""
