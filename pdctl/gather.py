@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from pdctl.reach.wire import Dial
 
 GRACE = 0.1  # seconds after a deadline in which answers ended by it are still awaited
-STALL = 0.05  # seconds without an answer after which more lanes are opened for those who wait
+LANES = 4  # few are quickest where answers are: threads that take turns cost more than they save
+STALL = 0.003  # seconds without an answer after which there are twice the lanes for those who wait
+NAP = 0.5  # seconds waited at a stretch when nobody waits for a lane
 CUT = "deadline of the whole run"
 
 
@@ -70,7 +72,8 @@ class _State:
 class Gatherer:
     """Asks the endpoints of a cluster, round after round. ``http`` is made when first needed unless given (``via``
     then gives it the network of a host); ``commands`` carries command asks. ``on_answer`` is called with each answer
-    as it arrives, in the asking thread. Use it as a context manager."""
+    as it arrives, in the asking thread. ``parallel`` places are asked at once to begin with, and twice as many each
+    time those are found waiting, up to all. Use it as a context manager."""
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class Gatherer:
         commands: CommandDoor | None = None,
         via: Dial | None = None,
         on_answer: Callable[[Answer], None] | None = None,
-        parallel: int = 32,
+        parallel: int = LANES,
     ) -> None:
         self.cluster = cluster
         self.clock = clock
@@ -156,7 +159,7 @@ class Gatherer:
             left = until - self.clock.now()
             if left <= 0 or not self._state.pending:
                 return
-            self._wait(min(STALL, left))
+            self._wait(min(STALL if self._lanes.is_short else NAP, left))
 
     def held(self, asks: Iterable[Ask]) -> Iterator[Answer]:
         """The answers that stand for asks that ``begin`` did not begin."""

@@ -10,12 +10,11 @@ Job = Callable[[], None]
 
 
 class Lanes:
-    """Runs jobs in the order given, ``parallel`` at once, more when told that those are all stuck. The threads are
+    """Runs jobs in the order given, ``parallel`` at once, more when told that those are all waiting. The threads are
     kept for the next jobs; as daemons they never hold the process open."""
 
     def __init__(self, parallel: int) -> None:
-        self._step = max(1, parallel)
-        self._limit = self._step
+        self._limit = max(1, parallel)
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
@@ -30,13 +29,18 @@ class Lanes:
         self._jobs.put(job)
 
     def grow(self) -> bool:
-        """More lanes, if jobs wait because every lane is taken. Returns whether any did."""
+        """Twice the lanes, if jobs wait because every lane is taken. Returns whether any did."""
         with self._lock:
             if self._queued <= self._free:
                 return False
-            self._limit = min(self._limit + self._step, self._threads + self._queued)
+            self._limit = min(2 * self._limit, self._threads + self._queued)
             self._staff()
             return True
+
+    @property
+    def is_short(self) -> bool:
+        """Whether jobs wait because every lane is taken."""
+        return self._queued > self._free
 
     def close(self) -> None:
         """Lets each lane end once its job is done; jobs not begun are dropped."""

@@ -35,9 +35,10 @@ def test_no_more_at_once_than_asked_for_until_told_to_grow() -> None:
     assert begun.empty()
     assert lanes.grow()
     assert sorted(begun.get(timeout=LONG) for _ in range(3)) == [3, 4, 5]
-    assert lanes.grow()
+    assert lanes.is_short
     assert lanes.grow()
     assert sorted(begun.get(timeout=LONG) for _ in range(4)) == [6, 7, 8, 9]
+    assert not lanes.is_short
     assert not lanes.grow()
     over.set()
     lanes.close()
