@@ -293,13 +293,6 @@ class _Page:
         return count
 
     def _told(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": source.name,
-                "role": source.role.value if source.role else None,
-                "lines": source.scanner.lines,
-                "dropped": source.scanner.dropped,
-                "ahead_of_utc_s": source.offset.total_seconds() if source.offset is not None else None,
-            }
-            for source in self._sources
-        ]
+        from pdctl.render.events import source_value
+
+        return [source_value(s.name, s.role, s.scanner.lines, s.scanner.dropped, s.offset) for s in self._sources]

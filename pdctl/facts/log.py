@@ -153,7 +153,8 @@ def _made(held: Iterable[Found], scanner: Scanner) -> Iterator[Event]:
 
 
 def read_log_end(end: bytes, role: Role | None, asked: datetime | None) -> datetime | None:
-    """The last time a log's own clock showed: of the last naive time in its last bytes; None where there is none."""
+    """The last time in a log's last bytes: naive, as its own clock showed it; aware UTC in a log that names its zone;
+    None where there is none."""
     scanner = Scanner(role, asked, end)
-    found = [f.record.when for line in BytesIO(end) for f in scanner.scan(line)]
-    return next((when for when in reversed(found) if when is not None and when.tzinfo is None), None)
+    times = [f.record.when for line in BytesIO(end) for f in scanner.scan(line) if f.record.when is not None]
+    return next((when for when in reversed(times) if when.tzinfo is None), times[-1] if times else None)

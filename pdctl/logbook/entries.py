@@ -33,8 +33,8 @@ def wanted_of(source: Source, wanted: Wanted, since: Moment | None, until: Momen
     """What is wanted of this source: the moments as its own clock shows them."""
     return replace(
         wanted,
-        since=in_clock(since, source.now, source.offset) if since is not None else None,
-        until=in_clock(until, source.now, source.offset) if until is not None else None,
+        since=in_clock(since, source.now, source.last, source.offset) if since is not None else None,
+        until=in_clock(until, source.now, source.last, source.offset) if until is not None else None,
     )
 
 

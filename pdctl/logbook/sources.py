@@ -20,9 +20,9 @@ END = 256 * 1024  # bytes at a log's end that tell its clock
 
 @dataclass(slots=True)
 class Source:
-    """One instance's log, to be read once. ``now`` is the present of its own clock and ``offset`` how far that is ahead
-    of UTC, where anything tells; ``read_to`` where to begin to follow a file. ``clock`` and ``order`` are those of the
-    last event read (see Entry)."""
+    """One instance's log, to be read once. ``now`` is the present of its own clock, ``last`` the time of its last line
+    and ``offset`` how far that clock is ahead of UTC, where anything tells; ``read_to`` where to begin to follow a
+    file. ``clock`` and ``order`` are those of the last event read (see Entry)."""
 
     name: str
     role: Role | None
@@ -30,6 +30,7 @@ class Source:
     head: bytes
     asked: datetime
     now: datetime
+    last: datetime | None
     offset: timedelta | None
     path: Path | None = None
     read_to: int = 0
@@ -46,9 +47,9 @@ def source_of_file(name: str, role: Role | None, path: Path, clock: Clock, *, fo
     UsageError where the file cannot be read."""
     mtime, wall = log_file.written(path), clock.wall()
     head, end = log_file.head_of(path, HEAD), log_file.tail_of(path, END)
-    now, offset = _clock_of(role, head, end, mtime, wall)
+    now, last, offset = _clock_of(role, head, end, mtime, wall)
     size = log_file.complete_size(path) if following else None
-    return Source(name, role, lambda: log_file.lines(path, size), head, mtime, now, offset, path, size or 0)
+    return Source(name, role, lambda: log_file.lines(path, size), head, mtime, now, last, offset, path, size or 0)
 
 
 def source_of_answers(instance: Instance, answers: Sequence[Answer]) -> Source | None:
@@ -58,9 +59,9 @@ def source_of_answers(instance: Instance, answers: Sequence[Answer]) -> Source |
         return None
     body, asked, written = bodies[-1]
     mtime = datetime.fromisoformat(written) if isinstance(written, str) else None
-    now, offset = _clock_of(instance.role, body[:HEAD], body[-END:], mtime, asked)
+    now, last, offset = _clock_of(instance.role, body[:HEAD], body[-END:], mtime, asked)
     texts = [b for b, _, _ in bodies]
-    return Source(instance.name, instance.role, lambda: _fresh_lines(texts), texts[0][:HEAD], asked, now, offset)
+    return Source(instance.name, instance.role, lambda: _fresh_lines(texts), texts[0][:HEAD], asked, now, last, offset)
 
 
 def _fresh_lines(bodies: Sequence[bytes]) -> Iterator[bytes]:
@@ -77,13 +78,17 @@ def _fresh_lines(bodies: Sequence[bytes]) -> Iterator[bytes]:
 
 def _clock_of(
     role: Role | None, head: bytes, end: bytes, mtime: datetime | None, asked: datetime
-) -> tuple[datetime, timedelta | None]:
+) -> tuple[datetime, datetime | None, timedelta | None]:
     """The log's own present and its clock's offset. Where nothing tells the offset, its last line is its present."""
+    offset: timedelta | None
     last = read_log_end(end or head, role, asked)
-    offset = offset_of(last, mtime, asked)
+    if last is not None and last.tzinfo is not None:
+        last, offset = last.replace(tzinfo=None), timedelta()
+    else:
+        offset = offset_of(last, mtime, asked)
     if offset is None and last is not None:
-        return last, None
-    return asked.astimezone(UTC).replace(tzinfo=None) + (offset or timedelta()), offset
+        return last, last, None
+    return asked.astimezone(UTC).replace(tzinfo=None) + (offset or timedelta()), last, offset
 
 
 def of_files(paths: Sequence[Path], role: Role | None, clock: Clock, *, following: bool = False) -> list[Source]:

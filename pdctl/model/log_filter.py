@@ -19,7 +19,7 @@ Moment = timedelta | time | datetime  # ago, of the day, absolute
 
 
 def read_moment(text: str) -> Moment:
-    """A point in time as people write it: "10m" (ago), "12:00" (the last one), "2026-11-12 03:14" (the log's own
+    """A point in time as people write it: "10m" (ago), "12:00" (the log's last one), "2026-11-12 03:14" (the log's own
     clock), "2026-11-12T03:14:00Z". Raises ValueError for anything else."""
     text = text.strip()
     if (ago := _AGO.fullmatch(text)) is not None:
@@ -29,14 +29,16 @@ def read_moment(text: str) -> Moment:
     return datetime.fromisoformat(text)
 
 
-def in_clock(moment: Moment, now: datetime, offset: timedelta | None) -> datetime:
-    """The moment as a log's own clock shows it, naive. ``now`` is that clock's present, ``offset`` how far it is ahead
-    of UTC (taken as UTC where that is not known)."""
+def in_clock(moment: Moment, now: datetime, last: datetime | None, offset: timedelta | None) -> datetime:
+    """The moment as a log's own clock shows it, naive. ``now`` is that clock's present, ``last`` the log's last line: a
+    time of day is the last one the log lived through. ``offset`` is how far the clock is ahead of UTC (taken as UTC
+    where that is not known)."""
     if isinstance(moment, timedelta):
         return now - moment
     if isinstance(moment, time):
-        today = datetime.combine(now.date(), moment)
-        return today if today <= now else today - timedelta(days=1)
+        end = last or now
+        that_day = datetime.combine(end.date(), moment)
+        return that_day if that_day <= end else that_day - timedelta(days=1)
     if moment.tzinfo is not None:
         return moment.astimezone(UTC).replace(tzinfo=None) + (offset or timedelta())
     return moment

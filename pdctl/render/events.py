@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from pdctl.model.cluster import Role
 from pdctl.model.digest import ENDLESS_CAVEAT, Failure, Latencies
 from pdctl.model.events import Event, Kind
 from pdctl.render.look import Look, Mark
@@ -58,6 +59,13 @@ def event_value(event: Event, source: str, utc: datetime | None) -> dict[str, An
         "words": {key: text(event.words[key]) for key in sorted(event.words)},
         "text": text(event.text),
     }
+
+
+def source_value(name: str, role: Role | None, lines: int, dropped: int, offset: timedelta | None) -> dict[str, Any]:
+    """What was read of one log, for JSON; ``ahead_of_utc_s`` is null where nothing told the log's zone."""
+    ahead = number(offset.total_seconds()) if offset is not None else None
+    told = {"name": text(name), "role": role.value if role else None}
+    return told | {"lines": lines, "dropped": dropped, "ahead_of_utc_s": ahead}
 
 
 # --- failures by room --------------------------------------------------------------------------------------------

@@ -30,11 +30,19 @@ NOW = datetime(2026, 11, 12, 3, 20)
     ],
 )
 def test_moments(text: str, clock: datetime) -> None:
-    assert in_clock(read_moment(text), NOW, timedelta(hours=1)) == clock
+    assert in_clock(read_moment(text), NOW, NOW, timedelta(hours=1)) == clock
+
+
+def test_a_time_of_day_is_the_last_one_a_log_lived_through_and_ago_counts_from_now() -> None:
+    last = NOW - timedelta(days=3, hours=1)
+    assert in_clock(read_moment("02:00"), NOW, last, None) == datetime(2026, 11, 9, 2)
+    assert in_clock(read_moment("02:30"), NOW, last, None) == datetime(2026, 11, 8, 2, 30)
+    assert in_clock(read_moment("02:30"), NOW, None, None) == datetime(2026, 11, 12, 2, 30)
+    assert in_clock(read_moment("1h"), NOW, last, None) == datetime(2026, 11, 12, 2, 20)
 
 
 def test_a_moment_with_a_zone_is_taken_as_utc_where_the_logs_zone_is_not_known() -> None:
-    assert in_clock(datetime(2026, 11, 12, 2, tzinfo=UTC), NOW, None) == datetime(2026, 11, 12, 2)
+    assert in_clock(datetime(2026, 11, 12, 2, tzinfo=UTC), NOW, None, None) == datetime(2026, 11, 12, 2)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "10x", "25:00", "3", "10 m ago", "2026-13-01", "-5m"])
