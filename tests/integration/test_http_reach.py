@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import socket
 import threading
 import time
@@ -513,6 +514,33 @@ def test_a_bad_status_is_an_answer_and_its_body_kept(reach: HttpReach, status: s
     answer = served(reach, lambda peer: peer.reply(b'{"error":"Unauthorized"}', status=status))
     assert (answer.status, answer.error) == (int(status[:3]), None)
     assert answer.body == b'{"error":"Unauthorized"}'
+
+
+GOOD_ANSWERS = (
+    OK + b"Content-Type: text/plain\r\nContent-Length: 4\r\n\r\nx 1\n",
+    OK + b"Transfer-Encoding: chunked\r\n\r\n4\r\nx 1\n\r\n0\r\n\r\n",
+    OK + b"Content-Encoding: gzip\r\nContent-Length: 24\r\n\r\n" + gzip.compress(b"x 1\n"),
+    b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /metrics/\r\nContent-Length: 0\r\n\r\n",
+)
+
+
+def test_no_bytes_whatever_get_past_it() -> None:
+    chance = random.Random(20260304)
+
+    def script(peer: Peer) -> bool:
+        said = bytearray(chance.choice(GOOD_ANSWERS))
+        for _ in range(chance.randint(0, 4)):
+            place = chance.randrange(len(said))
+            said[place : place + chance.randint(0, 3)] = chance.randbytes(chance.randint(0, 3))
+        peer.say(bytes(said))
+        return chance.random() < 0.5
+
+    with Nasty(script) as server, HttpReach() as reach:
+        for _ in range(400):
+            answer = answered(reach, ask_of(server.url(), timeout=0.05))
+            assert answer.error is not None or answer.status is not None
+            assert answer.error is None or answer.detail
+            assert (answer.body is None) is (answer.status is None or answer.error is Why.TOO_LARGE)
 
 
 # --- redirects --------------------------------------------------------------------------------------------------------
