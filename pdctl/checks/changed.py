@@ -56,7 +56,7 @@ def scripts(window: Window, cluster: Cluster, subject: str) -> Iterator[Changed]
     for path, at in newest.items():
         if at.value.mtime is None or at.value.mtime < window.start:
             continue
-        kept = baseline(found_.main.value, found_.backups) if found_ and at is found_.main else None
+        kept = baseline(found_.main.value, found_.backups) if found_ and path == found_.main.value.path else None
         touched = kept is not None and kept.file.text == at.value.text
         changes = changes_between(kept.file, at.value) if kept else ()
         more = f": {listed(changes)}" if changes else " (touched, not changed)" if touched else ""

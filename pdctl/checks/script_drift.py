@@ -32,11 +32,11 @@ def compared(subject: str, scripts: Scripts, kept: Backup) -> Verdict:
     """The finding, or that nothing that has a meaning differs."""
     script = scripts.main.value
     changes = changes_between(kept.file, script)
-    lines = () if changes else other_lines(kept.file, script)
-    if not changes and not lines:
+    other = () if changes else other_code(kept.file, script)
+    if not changes and not other:
         same = "is the same" if kept.file.text == script.text else "differs in comments or layout alone"
         return RuledOut("script-drift", subject, f"{script.path} {same} as {kept.name}")
-    what = listed(changes) if changes else f"{len(lines)} line(s) beside flags and variables, as {lines[0]!r}"
+    what = listed(changes) if changes else f"{len(other)} other command(s), as {other[0]!r}"
     later = kept.when is not None and script.mtime is not None and kept.when <= script.mtime
     evidence = [saw(f"against {kept.name}: {what}", scripts.main, changed=[c.name for c in changes])]
     if later:
@@ -62,15 +62,10 @@ def changes_between(before: ScriptFile, after: ScriptFile) -> tuple[Change, ...]
     )
 
 
-def other_lines(before: ScriptFile, after: ScriptFile) -> tuple[str, ...]:
-    """Lines of code that only one of the two has; comments, blanks and indentation apart."""
-    old, new = code_lines(before), code_lines(after)
-    return tuple([line for line in new if line not in old] + [line for line in old if line not in new])
-
-
-def code_lines(script: ScriptFile) -> list[str]:
-    lines = (" ".join(line.split()) for line in script.text.splitlines())
-    return [line for line in lines if line and not line.startswith("#")]
+def other_code(before: ScriptFile, after: ScriptFile) -> tuple[str, ...]:
+    """Other commands and files read in that only one of the two has."""
+    old, new = (*before.others, *before.sources), (*after.others, *after.sources)
+    return tuple([c for c in new if c not in old] + [c for c in old if c not in new])
 
 
 def unsure(script: ScriptFile, most: int = 3) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ def script_of(
 ) -> ScriptFile:
     """A script from its text. ``files``: texts of files it reads in, by the path it writes."""
     if _OTHER_SHEBANG.match(text):
-        return ScriptFile(path, mtime, mask_text(text), unsure=("not a shell script: flags and variables not read",))
+        return _foreign(path, mtime, mask_text(text))
     from pdctl.facts.shell import read_shell
 
     scope = read_shell(text, files)
@@ -74,7 +74,15 @@ def script_of(
         sources=tuple(scope.sources),
         launcher=read_launch(argv)[0],
         doubtful=frozenset(doubtful | doubtful_flags),
+        others=tuple(mask_text(" ".join(w.text for w in r.words)) for r in scope.ran if r is not launch),
     )
+
+
+def _foreign(path: str, mtime: datetime | None, text: str) -> ScriptFile:
+    """A script in another language: its lines, and that nothing else is known of it."""
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    kept = tuple(line for line in lines if line and not line.startswith("#"))
+    return ScriptFile(path, mtime, text, unsure=("not a shell script: flags and variables not read",), others=kept)
 
 
 def _chosen(ran: Sequence[Ran], instance: Instance | None) -> tuple[Ran | None, list[str]]:

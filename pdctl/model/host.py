@@ -205,7 +205,8 @@ class ScriptFile:
     """A serve script or one of its backups. ``flags``: option -> value ("" for a bare switch); ``variables``: what it
     exports or sets; ``unsure`` names what cannot be known without running it. Secret values are masked. ``exported``
     names the variables its command sees, ``sources`` the files it reads in, ``launcher`` the program it starts,
-    ``doubtful`` the variables and options whose value cannot be known from the text alone."""
+    ``doubtful`` the variables and options whose value cannot be known from the text alone ("*": options may be added
+    from outside), ``others`` the other commands it runs, quotes taken off."""
 
     path: str
     mtime: datetime | None
@@ -218,3 +219,4 @@ class ScriptFile:
     sources: tuple[str, ...] = ()
     launcher: str | None = None
     doubtful: frozenset[str] = frozenset()
+    others: tuple[str, ...] = ()
