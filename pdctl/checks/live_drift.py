@@ -97,9 +97,16 @@ def compared(subject: str, script_at: At[ScriptFile], process: Running) -> Verdi
         evidence=tuple(evidence(script_at, process, changes, edited)),
         since=script.mtime if edited else process.started,
         against=against(script, process),
-        limits=(*unsure(script), *(f"its {name} could not be read" for name in unseen)),
+        limits=limits(script, process, unseen),
         next=(f"pdctl diff {subject}", f"pdctl restart {subject} --plan", "pdctl explain live-drift"),
     )
+
+
+def limits(script: ScriptFile, process: Running, unseen: list[str]) -> tuple[str, ...]:
+    """What the comparison leaves open."""
+    undated = script.mtime is None or process.started is None
+    when = ("when the process started is not known, so whether the script was edited after that is open",)
+    return (*unsure(script), *(f"its {name} could not be read" for name in unseen), *(when if undated else ()))
 
 
 def against(script: ScriptFile, process: Running) -> tuple[str, ...]:
