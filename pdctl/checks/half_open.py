@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.listings import WILDCARDS, Listing, Owners, by_subject, is_loopback, owners_of, place
@@ -26,6 +27,7 @@ class Side:
 
     subject: str
     listings: list[Listing]
+    served: frozenset[str] = frozenset()  # addresses of the inventory's URLs that are at home here
     addresses: set[str] = field(default_factory=set)
     services: set[int] = field(default_factory=set)
     ends: list[dict[End, SocketRow]] = field(default_factory=list)
@@ -34,7 +36,7 @@ class Side:
         for listing in self.listings:
             self.ends.append({end: row for row in listing.rows if (end := end_of(row)) is not None})
             self.services |= {row.local_port for row in listing.rows if row.state == "LISTEN"}
-        self.addresses = {end[0] for ends in self.ends for end in ends}
+        self.addresses = {end[0] for ends in self.ends for end in ends} | self.served
 
     def ever(self, end: End) -> bool:
         return any(end in ends for ends in self.ends)
@@ -64,14 +66,22 @@ def mirrored(end: End) -> End:
 
 def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
     """Every ordered pair of sides of which one lists connections to an address of the other."""
-    sides = [
-        Side(s, li) for s, all_ in by_subject(window).items() if (li := [x for x in all_ if x.at.value.connections])
-    ]
     owners = owners_of(window, cluster)
+    sides = []
+    for subject, listings in by_subject(window).items():
+        able = [x for x in listings if x.at.value.connections]
+        if able:
+            sides.append(Side(subject, able, served_at(owners, able[0])))
     for here in sides:
         for there in sides:
             if here is not there and here.addresses.isdisjoint(there.addresses):
                 yield from judge_sides(here, there, owners)
+
+
+def served_at(owners: Owners, listing: Listing) -> frozenset[str]:
+    """The addresses at which the instances of a listing are reached, as far as the inventory gives addresses."""
+    hosts = (urlsplit(i.url or "").hostname or "" for i in owners.near(listing))
+    return frozenset(h for h in hosts if (h[:1].isdigit() or ":" in h) and not is_loopback(h) and h not in WILDCARDS)
 
 
 def judge_sides(here: Side, there: Side, owners: Owners) -> Iterator[Verdict]:

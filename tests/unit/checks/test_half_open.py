@@ -121,3 +121,11 @@ def test_ipv6() -> None:
         )
     scene.ss(10, D, "LISTEN 0 9 *:30000 *:*", "ESTAB 0 0 [2001:db8::21]:30000 [2001:db8::31]:50001")
     assert "[2001:db8::31]:50002" in seen_in(scene.one(judge))
+
+
+def test_a_restarted_end_that_lists_nothing_but_its_listener() -> None:
+    scene = HostScene()
+    for t in (0, 20):
+        scene.ss(t, R, out(50001), out(50002))
+    scene.ss(10, D, SERVICE)
+    assert scene.one(judge).confidence == Confidence.CERTAIN

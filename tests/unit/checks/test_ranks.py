@@ -287,3 +287,21 @@ def test_a_process_dumped_at_the_second_try_is_not_missing() -> None:
     scene.raw(10, D, Fact.STACKS, None, error=Why.READ_TIMEOUT, pid=71000, title="sglang::scheduler_TP0")
     assert scene.verdicts(stacks_partial.judge) == []
     assert HostScene("0.5.9").verdicts(stacks_partial.judge) == []
+
+
+def test_a_rank_that_hangs_on_its_device_while_the_others_wait_for_it() -> None:
+    odd = but(TP8, "_TP2", SYNC)
+    busy = dumped(odd, odd, state="active")
+    assert busy.found(ranks_diverged.judge) == []  # the first look of any busy engine
+    stuck = dumped(odd, odd)
+    stuck.log(D, complaint())
+    finding = stuck.one(ranks_diverged.judge)
+    assert (finding.confidence, finding.rank.tp) == (Confidence.LIKELY, 2)
+    assert "another place (synchronize" in finding.summary
+
+
+def test_of_two_halves_the_one_that_waits_for_requests_is_the_rule() -> None:
+    pair_ = {"_TP0": GATHER, "_TP1": RECV}
+    finding = dumped(pair_, pair_).one(ranks_diverged.judge)
+    assert finding.rank.tp == 0
+    assert finding.against
