@@ -31,6 +31,7 @@ class Side:
     addresses: set[str] = field(default_factory=set)
     services: set[int] = field(default_factory=set)
     ends: list[dict[End, SocketRow]] = field(default_factory=list)
+    known: set[tuple[object, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for listing in self.listings:
@@ -38,8 +39,12 @@ class Side:
             self.services |= {row.local_port for row in listing.rows if row.state == "LISTEN"}
         self.addresses = {end[0] for ends in self.ends for end in ends} | self.served
 
+        self.known = {part for ends in self.ends for end in ends for part in parts_of(end)}
+
     def ever(self, end: End) -> bool:
-        return any(end in ends for ends in self.ends)
+        """Whether the connection was listed, one address translated or not (a published container port changes the
+        server's own address)."""
+        return any(part in self.known for part in parts_of(end))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +63,12 @@ def end_of(row: SocketRow) -> End | None:
     if row.state == "LISTEN" or row.peer_port is None or is_loopback(row.local) or row.local in WILDCARDS:
         return None
     return (row.local, row.local_port, row.peer, row.peer_port)
+
+
+def parts_of(end: End) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    """A four-tuple without its local address, and without its peer's."""
+    local, port, peer, peer_port = end
+    return ("any", port, peer, peer_port), (local, port, "any", peer_port)
 
 
 def mirrored(end: End) -> End:

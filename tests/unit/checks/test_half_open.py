@@ -129,3 +129,17 @@ def test_a_restarted_end_that_lists_nothing_but_its_listener() -> None:
         scene.ss(t, R, out(50001), out(50002))
     scene.ss(10, D, SERVICE)
     assert scene.one(judge).confidence == Confidence.CERTAIN
+
+
+def test_a_published_container_port_changes_only_the_servers_own_address() -> None:
+    scene = HostScene()
+    for t in (0, 20):
+        scene.ss(t, R, out(50001), out(50002))
+    inside = [f"ESTAB 0 0 172.17.0.5:30000 192.0.2.31:{port}" for port in (50001, 50002)]
+    scene.ss(10, D, SERVICE, *inside)
+    assert scene.found(judge) == []
+    lost = HostScene()
+    for t in (0, 20):
+        lost.ss(t, R, out(50001), out(50002))
+    lost.ss(10, D, SERVICE, inside[0])
+    assert "50002" in seen_in(lost.one(judge))
