@@ -77,7 +77,7 @@ def test_translated_addresses_are_said_and_not_judged() -> None:
     scene = HostScene()
     for t in (0, 20):
         scene.ss(t, R, out(50001), out(50002))
-    scene.ss(10, D, SERVICE, inward(50001, peer="198.51.100.1"), inward(50002, peer="198.51.100.1"))
+    scene.ss(10, D, SERVICE, inward(61001, peer="198.51.100.1"), inward(61002, peer="198.51.100.1"))
     assert scene.found(judge) == []
     assert "nothing can be paired" in scene.unchecked(judge)[0].why
 
