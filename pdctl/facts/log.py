@@ -43,6 +43,8 @@ def read(answer: Answer, instance: Instance | None) -> Log:
     wrong file was read, and neither says that nothing happened."""
     body = answer.body
     if body is None or (len(body) < 64 and _NO_ENTRIES.match(body)):
+        if answer.status:  # a command's exit status: nothing came because it failed
+            raise Unreadable(Why.OTHER, answer.detail or f"{answer.ask}: exit status {answer.status}")
         raise Unreadable(Why.EMPTY, "the log is empty")
     scanner = Scanner(role_of(instance), answer.at, body[:HEAD])
     log = _read_body(body, scanner)

@@ -25,6 +25,13 @@ def test_an_empty_log_says_nothing_and_is_not_read_as_a_quiet_one(body: bytes | 
     assert seen.got.why is Why.EMPTY
 
 
+def test_a_command_that_failed_is_no_empty_log() -> None:
+    answer = Answer("it", Fact.LOG, "tail it.log", 0.0, ASKED, 0.0, status=1, detail="tail: it.log: denied", body=b"")
+    seen = read_fact(answer, None)
+    assert isinstance(seen.got, Missed)
+    assert (seen.got.why, seen.got.detail) == (Why.OTHER, "tail: it.log: denied")
+
+
 def test_of_a_large_log_the_newest_batches_and_every_rare_event_are_kept() -> None:
     text = FAILED + "".join(BATCH.format(n) for n in range(NOISY + 5)) + FAILED
     log = log_of(text)
