@@ -133,11 +133,15 @@ def lost_of(end: End, here: Side, there: Side) -> Lost | None:
     too far apart to say anything."""
     held = [(listing, ends[end]) for listing, ends in zip(here.listings, here.ends, strict=True) if end in ends]
     times = [listing.t for listing, row in held if is_held(row)]
+    if times and min(times) < max(times):
+        inside = [g for g in there.listings if min(times) < g.t < max(times)]
+        beside = [g for g in there.listings if min(times) <= g.t <= max(times)]
+        if inside or len(beside) > 1:
+            gone = (inside or beside)[0]
+            return Lost(held[0][1], held[0][0], gone, "it was listed here before and after the other end's listing")
     for listing, row in held:
         for gone in there.listings:
             apart = abs(listing.t - gone.t)
-            if min(times) < gone.t < max(times):
-                return Lost(row, listing, gone, "it was listed here before and after the other end's listing")
             silent = min((ms for ms in (row.last_send_ms, row.last_recv_ms) if ms is not None), default=0)
             if silent > apart * 1000 + MARGIN_MS:
                 return Lost(row, listing, gone, f"nothing was sent or received on it for {silent / 1000:.0f} s")

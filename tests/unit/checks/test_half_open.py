@@ -143,3 +143,11 @@ def test_a_published_container_port_changes_only_the_servers_own_address() -> No
         lost.ss(t, R, out(50001), out(50002))
     lost.ss(10, D, SERVICE, inside[0])
     assert "50002" in seen_in(lost.one(judge))
+
+
+def test_absent_in_two_looks_taken_at_the_same_moments() -> None:
+    scene = HostScene()
+    for t in (0, 30):
+        scene.ss(t, R, out(50001), out(50002))
+        scene.ss(t, D, SERVICE, inward(50001))
+    assert scene.one(judge).confidence == Confidence.CERTAIN
