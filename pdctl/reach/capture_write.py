@@ -22,6 +22,7 @@ from pdctl.model.cluster import Cluster
 from pdctl.model.secrets import mask_text
 from pdctl.reach.capture_line import FORMAT, line_of, write_time
 from pdctl.reach.clock import Clock, SystemClock
+from pdctl.reach.masking import masked
 
 TOOL = f"pdctl {__version__}"
 # Pages of numbers, and socket tables: they hold no secrets, and masking every page would cost more than reading it.
@@ -90,7 +91,7 @@ class CaptureWriter:
         """Path and digest of the body, written."""
         body = answer.body or b""
         if answer.fact not in NOT_MASKED:
-            body = mask_text(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+            body = masked(body)
         folder = f"{_folder_of(answer.subject)}/{answer.fact.value}"
         number = self._numbers[folder] = self._numbers.get(folder, -1) + 1
         tenths = max(0, int(answer.t * 10))
