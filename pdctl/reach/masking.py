@@ -1,5 +1,5 @@
-"""Secrets masked in large bodies: the lines that may hold one are found first, by a search ten times cheaper than masking
-(an engine writes "token" on every other line, and means something else)."""
+"""Secrets masked in large bodies: the lines that may hold one are found first, by a search ten times cheaper than
+masking (an engine writes "token" on every other line, and means something else)."""
 
 from __future__ import annotations
 
