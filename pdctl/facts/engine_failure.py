@@ -21,12 +21,12 @@ _RANK = re.compile(r"for request rank=(?P<rank>\d+)")
 _REASON = re.compile(r"with exception (?:KVTransferError\([^)]*\): )?(?P<reason>.+)$", re.S)
 _TIMED_OUT = re.compile(r"timed out after (?P<timeout_s>\d+(?:\.\d+)?)\s?s(?: in KVPoll\.(?P<state>\w+))?")
 _PEER = re.compile(
-    r"(?:mooncake session|bootstrap_addr:|reconnect to|parallel info from) (?P<peer>(?!bootstrap_addr)\S+?)"
+    r"(?:mooncake session|bootstrap_addr:|reconnect to|parallel info from) (?P<peer>(?!bootstrap(?:_addr)?:)\S+?)"
     r"(?:\.\.\.|[),]|\s|$)"
 )
 _AFFECTED = re.compile(r"(?P<affected>\d+) requests affected")
 _ATTEMPT = re.compile(r"attempt (?P<attempt>\d+)/(?P<attempts>\d+)|after (?P<tried>\d+) (?:attempts|retries)")
-_COLON_REASON = re.compile(r"(?:failed|from bootstrap|dp_rank|server info|room \d+): (?P<reason>.+)$", re.S)
+_COLON_REASON = re.compile(r"(?:failed|bootstrap|bootstrap server|dp_rank|server info|room \d+): (?P<reason>.+)$", re.S)
 _SESSION = re.compile(r"Session (?P<peer>\S+) (?P<end>failed\.|recovered via probe)")
 _SESSION_KINDS = {"failed.": Kind.SESSION_FAILED, "recovered via probe": Kind.SESSION_RECOVERED}
 _THREAD_CAUSE = re.compile(r"failed because of (?P<reason>.*?)\. Prefill instance with bootstrap_port", re.S)
@@ -87,7 +87,7 @@ PEERS = (
         Kind.PREFILL_INFO_FAILED,
         read_peer_trouble,
         "Could not fetch prefill parallel info",
-        "Error fetching prefill server info",
+        "Error fetching prefill ",  # "info", "parallel info", "server info" as the releases go
         "Failed to get prefill server info",
         "Failed to fetch prefill server info",
     ),
@@ -97,6 +97,7 @@ PEERS = (
         "Prefill register attempt",
         "Prefill instance failed to register",
         "Prefill instance failed to connect to bootstrap server",
+        "Prefill Failed to ",  # "connect", "register to bootstrap server": 0.4.6
         "Failed to register prefill dp_rank",
     ),
     *_rules(Kind.RECONNECT, read_peer_trouble, "Attempting to reconnect to"),

@@ -12,7 +12,7 @@ from pdctl.facts.log_lines import Record
 from pdctl.facts.log_rule import Rule, event, split, words_of
 from pdctl.model.events import Event, Kind
 
-_PROCESS = re.compile(r"(?P<process>\w+) hit an exception|Rank (?P<rank>\d+) (?P<died>scheduler) died")
+_PROCESS = re.compile(r"(?P<process>\w+) hit an exception|Rank (?P<rank>\d+) (?P<died>scheduler) (?:died|is dead)")
 _FATAL = re.compile(r"(?:Fatal Python error: |throwing an instance of |\*\*\* )(?P<reason>[^\n*]+)")
 _WATCHDOG = re.compile(
     r"(?P<process>[\w.-]*) ?[Ww]atchdog timeout \((?:self\.)?watchdog_timeout=(?P<timeout_s>\d+(?:\.\d+)?)"
@@ -24,12 +24,12 @@ _NCCL = re.compile(
 )
 _CHILD = re.compile(
     r"Subprocess (?P<process>\S+) \(pid=(?P<pid>\d+)\) crashed with exit code (?P<exit_code>-?\d+)"
-    r"|failed with (?:self\.)?exit_?code=(?P<code>-?\d+)(?:\.? ?pid=(?P<child>\d+))?"
+    r"|failed with (?:(?:self\.)?exit_?code=|an exit code )(?P<code>-?\d+)(?:\.? ?pid=(?P<child>\d+))?"
     r"|Killed process (?P<killed>\d+) \((?P<name>[^)]*)\)"
 )
 _SAME = {"code": "exit_code", "child": "pid", "killed": "pid", "name": "process", "died": "process"}
 _UNIT_END = re.compile(r"Main process exited, code=(?P<how>\w+), status=(?P<exit_code>\d+)/(?P<reason>\w+)")
-_REMAINING = re.compile(r"Remaining number of requests (?P<remaining>\d+)")
+_REMAINING = re.compile(r"[Rr]emaining number of requests:? (?P<remaining>\d+)")
 _HEALTH = re.compile(
     r"last (?P<timeout_s>\d+(?:\.\d+)?) seconds?(?:.*?tic start time: (?P<tic>[\d:]+))?"
     r"(?:.*?last_heartbeat time: (?P<heartbeat>[\d:]+))?"
@@ -143,6 +143,7 @@ CRASHES = (
     Rule("EngineCore encountered a fatal error", Kind.CRASH, read_crash),
     Rule("SIGQUIT received.", Kind.CHILD_DIED, read_child),
     Rule("Received sigquit from a child process", Kind.CHILD_DIED, read_child),
+    Rule("Received SIGQUIT from scheduler process", Kind.CHILD_DIED, read_child),
     Rule("Child process unexpectedly failed", Kind.CHILD_DIED, read_child),
     Rule("SIGTERM received.", Kind.SHUTDOWN, read_shutdown),
     Rule("Signal SIGTERM received while", Kind.SHUTDOWN, read_shutdown),
@@ -166,7 +167,9 @@ INNER = (
     Rule("atchdog timeout (", Kind.WATCHDOG, read_watchdog),
     Rule("Watchdog caught collective operation timeout", Kind.WATCHDOG, read_nccl),
     Rule("taking the entire process down", Kind.CRASH, read_crash),
+    Rule("hit an exception: ", Kind.CRASH, read_crash),
     Rule("scheduler died during initialization", Kind.CRASH, read_crash),
+    Rule("scheduler is dead. Please check", Kind.CRASH, read_crash),
     Rule("Engine core proc", Kind.CHILD_DIED, read_child),
     Rule("memory leak detected!", Kind.MEMORY_LEAK, read_leak),
     Rule("server_args=ServerArgs(", Kind.SERVER_ARGS, read_server_args),

@@ -51,6 +51,8 @@ def test_a_failure_of_another_exception_or_of_none() -> None:
     start = "Decode transfer failed for request rank=0 decode_req.req.rid='a' decode_req.req.bootstrap_room=7"
     other = event_of(f"{P}{start} with exception TimeoutError: no answer")
     assert other.words["reason"] == "TimeoutError: no answer"
+    oldest = event_of(P + "Decode transfer failed for request decode_req.req.rid='a' decode_req.req.bootstrap_room=7")
+    assert (oldest.words, oldest.numbers) == ({"rid": "a", "room": "7"}, {})
     bare = event_of(P + "Prefill transfer failed for request rank=0 req.rid='a' req.bootstrap_room=7")
     assert bare.words == {"rid": "a", "room": "7"}
 
@@ -65,6 +67,9 @@ def test_a_failure_of_another_exception_or_of_none() -> None:
          {"peer": "192.0.2.11:8998"}, {"attempts": 3}),
         ("Error fetching prefill server info from bootstrap: HTTPConnectionPool(host='192.0.2.11')",
          Kind.PREFILL_INFO_FAILED, {"reason": "HTTPConnectionPool(host='192.0.2.11')"}, {}),
+        ("Error fetching prefill parallel info from bootstrap: no route", Kind.PREFILL_INFO_FAILED,
+         {"reason": "no route"}, {}),
+        ("Prefill Failed to connect to bootstrap server: 503, busy", Kind.REGISTER_FAILED, {"reason": "503, busy"}, {}),
         ("Failed to get prefill server info: 503, starting", Kind.PREFILL_INFO_FAILED, {"reason": "503, starting"}, {}),
         ("Prefill register attempt 2/5 failed: [Errno 111] Connection refused", Kind.REGISTER_FAILED,
          {"reason": "[Errno 111] Connection refused"}, {"attempt": 2, "attempts": 5}),

@@ -29,6 +29,13 @@ T = "[2026-11-12 03:14:00 TP3] "
          Kind.CHILD_DIED, {"process": "scheduler_0"}, {"pid": 4711, "exit_code": -6}),
         ("Child process unexpectedly failed with exitcode=9. pid=4711", Kind.CHILD_DIED, {},
          {"pid": 4711, "exit_code": 9}),
+        ("Child process unexpectedly failed with an exit code 9. pid=4711", Kind.CHILD_DIED, {},
+         {"pid": 4711, "exit_code": 9}),
+        ("Received SIGQUIT from scheduler process. Scheduler failed, shutting down gRPC server.", Kind.CHILD_DIED, {},
+         {}),
+        ("Gracefully exiting... remaining number of requests 4", Kind.SHUTDOWN, {}, {"remaining": 4}),
+        ("Rank 2 scheduler is dead. Please check if there are relevant logs.", Kind.CRASH, {"process": "scheduler"},
+         {"rank": 2}),
         ("SIGTERM received. signum=15 frame=<frame>. Draining requests and shutting down...", Kind.SHUTDOWN, {}, {}),
         ("Gracefully exiting... Remaining number of requests 4. Remaining requests remaining_rids=['a'].",
          Kind.SHUTDOWN, {}, {"remaining": 4}),
@@ -106,7 +113,9 @@ CUDA kernel errors might be asynchronously reported at some other API call.
 """
 
 
-@pytest.mark.parametrize("process", ["Scheduler", "DetokenizerManager", "TokenizerManager", "DataParallelController"])
+@pytest.mark.parametrize(
+    "process", ["Scheduler", "DetokenizerManager", "TokenizerManager", "DataParallelController", "TpModelWorkerClient"]
+)
 def test_a_crash_names_the_exception_its_traceback_ends_in(process: str) -> None:
     log = log_of(f"{T}{process} hit an exception: {TRACE}\n{P}SIGQUIT received. signum=3, frame=None.\n")
     crash = log.of(Kind.CRASH)
