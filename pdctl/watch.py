@@ -89,6 +89,7 @@ def plan_of(cluster: Cluster, look: Look) -> SamplePlan:
         last={Role.PREFILL: ENGINE_ONCE, Role.DECODE: ENGINE_ONCE},
         last_asks=tuple(log_ask(i, cluster) for i in cluster.instances if i.log),
         via={i.name: i.host for i in cluster.instances if i.host in remote and i.host},
+        timeout_s=look.timeout_s,
         deadline_s=look.deadline_s,
     )
 
