@@ -97,12 +97,18 @@ FAULTS = {fault.name: fault for fault in _ROWS}
 
 
 def simulate(
-    fault: Fault, spec: ClusterSpec, plan: Plan | None = None, sink: Callable[[str, str], None] | None = None
+    fault: Fault,
+    spec: ClusterSpec,
+    plan: Plan | None = None,
+    sink: Callable[[str, str], None] | None = None,
+    also: Callable[[SimCluster, Plan], None] | None = None,
 ) -> tuple[SimCluster, Plan]:
-    """A cluster with the fault under way, its time at the opening of the window."""
+    """A cluster with the fault under way, its time at the opening of the window. ``also`` adds to what happens."""
     spec, plan = prepare(fault, spec, plan)
     cluster = SimCluster(spec, sink)
     cluster.fault, cluster.leads_to, cluster.window_start = fault.name, fault.leads_to, plan.start
     fault.begin(cluster, plan)
+    if also is not None:
+        also(cluster, plan)
     cluster.advance_to(plan.start)
     return cluster, plan

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
 
 from pdctl.demo.core.answers import Reply, answer
 from pdctl.demo.core.cluster import ClusterSpec, SimCluster
 from pdctl.demo.core.truth import Truth
-from pdctl.demo.faults import FAULTS, prepare, simulate
+from pdctl.demo.faults import FAULTS, simulate
 from pdctl.demo.scenes import Plan
 from pdctl.model.answer import Answer, Fact, Why
 from pdctl.model.cluster import Cluster, Instance, Role
@@ -20,51 +21,62 @@ LOG_LINES = 50
 LOADS = "/v1/loads?include=core,disagg,queues"
 
 
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A window with its truth: the inventory, every raw answer in order of completion, and what was so at each
+    sample. ``plan`` says when the fault set in."""
+
+    cluster: Cluster
+    answers: tuple[Answer, ...]
+    truths: tuple[Truth, ...]
+    plan: Plan
+
+
 def record(
     fault: str, release: str = "0.5.23", *, seed: int = 0, seconds: float = 60.0, interval: float = 2.0,
-    rate: float | None = None, age: float | None = None, count: int | None = None, spec: ClusterSpec | None = None,
-    loads_every: int = 1, facts: frozenset[Fact] | None = None,
+    rate: float | None = None, age: float | None = None, count: int | None = None, dp: int = 1,
+    router: str | None = "0.3.2", loads_every: int = 1,
 ) -> tuple[Cluster, tuple[Answer, ...], Truth]:  # fmt: skip
     """The inventory, every raw answer in order of completion, and the truth at the end of the window.
 
     The window starts where the fault has been there for ``age`` seconds; samples are ``interval`` seconds apart, live
-    counts are asked ``loads_every`` times a sample. ``facts`` restricts what is asked. Raises KeyError for an unknown
-    fault."""
-    chosen = FAULTS[fault]
-    spec = spec or ClusterSpec(release=release, seed=seed)
-    spec, plan = prepare(chosen, spec)
+    counts are asked ``loads_every`` times a sample. Raises KeyError for an unknown fault."""
+    spec = ClusterSpec(release=release, seed=seed, dp=dp, tp=dp, router=router)
+    usual = FAULTS[fault].plan
     plan = Plan(
-        plan.start, plan.age if age is None else age, plan.count if count is None else count,
-        plan.rate if rate is None else rate,
+        usual.start, usual.age if age is None else age, usual.count if count is None else count,
+        usual.rate if rate is None else rate,
     )  # fmt: skip
-    cluster, plan = simulate(chosen, spec, plan)
-    answers = tuple(_window(cluster, seconds, interval, loads_every, facts, Random(seed)))
-    return cluster.inventory(), answers, cluster.truth()
+    made = recording(fault, spec, plan, seconds=seconds, interval=interval, loads_every=loads_every)
+    return made.cluster, made.answers, made.truths[-1]
 
 
-def _window(
-    cluster: SimCluster, seconds: float, interval: float, loads_every: int, facts: frozenset[Fact] | None, rng: Random
-) -> Iterator[Answer]:
-    asker = Asker(cluster, rng, facts)
+def recording(
+    fault: str, spec: ClusterSpec, plan: Plan | None = None, *, seconds: float = 60.0, interval: float = 2.0,
+    loads_every: int = 1, also: Callable[[SimCluster, Plan], None] | None = None,
+) -> Recording:  # fmt: skip
+    """A window of any cluster; ``also`` does more to it before its time begins."""
+    cluster, plan = simulate(FAULTS[fault], spec, plan, also=also)
+    asker = Asker(cluster, Random(spec.seed))
     instances = cluster.inventory().instances
-    steps = max(int(seconds / interval + 1e-9), 0) + 1
-    for n in range(steps * loads_every):
-        cluster.advance_to(cluster.window_start + n * interval / loads_every)
-        if n > (steps - 1) * loads_every:
-            break
+    answers: list[Answer] = []
+    truths: list[Truth] = []
+    for n in range(round(seconds / interval) * loads_every + 1):
+        cluster.advance_to(plan.start + n * interval / loads_every)
+        truths.append(cluster.truth())
         for instance in instances:
-            yield from asker.sample(instance, first=n == 0, whole=n % loads_every == 0)
+            answers += asker.sample(instance, first=n == 0, whole=n % loads_every == 0)
     for instance in instances:
-        yield from asker.log(instance)
+        answers += asker.log(instance)
+    return Recording(cluster.inventory(), tuple(answers), tuple(truths), plan)
 
 
 class Asker:
     """Turns replies into answers as a client would: a few milliseconds each, errors by their names."""
 
-    def __init__(self, cluster: SimCluster, rng: Random, facts: frozenset[Fact] | None) -> None:
+    def __init__(self, cluster: SimCluster, rng: Random) -> None:
         self.cluster = cluster
         self.rng = rng
-        self.facts = facts
 
     def sample(self, instance: Instance, *, first: bool, whole: bool) -> Iterator[Answer]:
         """One round: the metrics page, live counts, and at the start what the instance says of itself."""
@@ -83,21 +95,15 @@ class Asker:
 
     def log(self, instance: Instance) -> Iterator[Answer]:
         """The log's lines of the last five minutes before the window and since, but the last fifty at least."""
-        if not self._wanted(Fact.LOG):
-            return
         since, log = self.cluster.window_start - LOG_SECONDS, list(self.cluster.logs[instance.name])
         lines = [line for n, (at, line) in enumerate(log) if at >= since or n >= len(log) - LOG_LINES]
         body = "".join(line + "\n" for line in lines).encode()
         yield self._answer(instance.name, Fact.LOG, f"tail {instance.name}.log", 0.002, None, None, body, None)
 
-    def _wanted(self, fact: Fact) -> bool:
-        return self.facts is None or fact in self.facts
-
     def _get(self, instance: Instance, fact: Fact, url: str) -> Iterator[Answer]:
-        if self._wanted(fact):
-            target = "/" + url.split("/", 3)[3]
-            reply = answer(self.cluster, instance.name, target)
-            yield self._received(instance.name, fact, f"GET {url}", reply)
+        target = "/" + url.split("/", 3)[3]
+        reply = answer(self.cluster, instance.name, target)
+        yield self._received(instance.name, fact, f"GET {url}", reply)
 
     def _received(self, name: str, fact: Fact, ask: str, reply: Reply) -> Answer:
         took = reply.delay + 0.002 + self.rng.random() * 0.006
