@@ -135,7 +135,7 @@ def normal_value(value: str) -> str:
     """
     text = value.strip()
     if _NUMBER.fullmatch(text):
-        return str(int(text)) if text.lstrip("+-").isdigit() else format(float(text), ".12g")
+        return str(int(text)) if text.lstrip("+-").isdecimal() else format(float(text), ".12g")
     if text[:1] in ("{", "["):
         try:
             return json.dumps(json.loads(text), sort_keys=True)

@@ -20,7 +20,7 @@ def read(answer: Answer, instance: Instance | None) -> Gpus:
     lines = [line for line in text_of(answer).splitlines() if "," in line]
     rows = [[cell.strip() for cell in cells] for cells in csv.reader(lines)]
     names: Iterable[str] = _ASKED
-    if rows and not rows[0][0].isdigit():
+    if rows and not rows[0][0].isdecimal():
         names = [cell.split(" ")[0] for cell in rows.pop(0)]
     found = tuple(row for cells in rows if (row := _gpu(dict(zip(names, cells, strict=False)))) is not None)
     if not found:
@@ -30,7 +30,7 @@ def read(answer: Answer, instance: Instance | None) -> Gpus:
 
 def _gpu(cells: dict[str, str]) -> GpuRow | None:
     index = cells.get("index", "")
-    if not index.isdigit():
+    if not index.isdecimal():
         return None
     return GpuRow(
         int(index), _figure(cells.get("utilization.gpu")), _figure(cells.get("power.draw")),

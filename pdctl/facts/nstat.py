@@ -53,4 +53,4 @@ def _json(text: str) -> dict[str, float]:
 
 
 def _is_number(text: str) -> bool:
-    return text.lstrip("-").replace(".", "", 1).isdigit()
+    return text.lstrip("-").replace(".", "", 1).isdecimal()

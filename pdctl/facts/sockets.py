@@ -91,9 +91,9 @@ def _fields(line: str, only: str | None) -> list[str] | None:
         return None
     if fields[0] in ("tcp", "mptcp"):
         fields = line.split(None, 6)[1:]
-    elif only is not None and fields[0].isdigit():
+    elif only is not None and fields[0].isdecimal():
         fields = [only, *line.split(None, 4)]
-    if len(fields) < 5 or fields[0] not in _STATES or not (fields[1].isdigit() and fields[2].isdigit()):
+    if len(fields) < 5 or fields[0] not in _STATES or not (fields[1].isdecimal() and fields[2].isdecimal()):
         return None
     return fields
 
@@ -122,7 +122,7 @@ def _about(
 def _endpoint(text: str) -> tuple[str, int | None]:
     """``192.0.2.1%eth0:22``, ``[::1]:8000``, ``[::ffff:192.0.2.1]:80``, ``:::80``, ``*:*``."""
     address, _, port = text.rpartition(":")
-    return plain_address(address), int(port) if port.isdigit() else _NAMED_PORTS.get(port)
+    return plain_address(address), int(port) if port.isdecimal() else _NAMED_PORTS.get(port)
 
 
 def plain_address(text: str) -> str:

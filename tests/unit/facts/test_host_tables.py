@@ -55,7 +55,9 @@ def test_systemd_times_in_zones_that_say_their_offset(text: str) -> None:
     assert read_systemd_time(text) == datetime(2026, 11, 12, 3, 10, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("text", ["Thu 2026-11-12 03:10:00 CST", "", "n/a", None, "Thu 2026-11-12 03:10:00"])
+@pytest.mark.parametrize(
+    "text", ["Thu 2026-11-12 03:10:00 CST", "", "n/a", None, "Thu 2026-11-12 03:10:00", "@99999999999999999999"]
+)
 def test_a_zone_that_means_several_offsets_is_not_guessed(text: str | None) -> None:
     assert read_systemd_time(text) is None
 
