@@ -13,7 +13,7 @@ from pdctl.checks.settings import NO_LIST, Change, differences, listed
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.finding import Confidence, Evidence, RuledOut, Unchecked
-from pdctl.model.host import Cmdline, Environ, Process, Processes, ScriptFile
+from pdctl.model.host import Cmdline, Environ, Process, Processes, ScriptFile, Unit
 from pdctl.model.window import At, Window
 
 
@@ -46,7 +46,7 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
 
 def running(window: Window, subject: str) -> Running | None:
     """The main process: by its own command line, else by the list of processes. A title in place of the command line
-    (routers since 0.2.0) shows no flags."""
+    (routers since 0.2.0) shows no flags: then by its unit's start command."""
     line = window.last(subject, Fact.CMDLINE, Cmdline)
     listed_at = window.last(subject, Fact.PROCESSES, Processes)
     main = main_process(listed_at.value if listed_at else None)
@@ -58,12 +58,14 @@ def running(window: Window, subject: str) -> Running | None:
         flags, seen = dict(line.value.flags), [*seen, line]
     elif main is not None and listed_at is not None and main.launcher is not None:
         flags, seen = dict(main.flags), [*seen, listed_at]
+    elif (unit := window.last(subject, Fact.UNIT, Unit)) is not None and unit.value.launcher is not None:
+        flags, seen = dict(unit.value.flags), [*seen, unit]
     values = None
     if environ is not None and pid_of(environ) in (pid, None):
         values, seen = dict(environ.value.values), [*seen, environ]
     started = main.started if main is not None and main.pid == pid else None
-    whole = flags is not None or (line is None and main is None)
-    return Running(pid, flags, values, started, tuple(seen), whole) if seen else None
+    titled = (line is not None and line.value.launcher is None) or (main is not None and main.launcher is None)
+    return Running(pid, flags, values, started, tuple(seen), not titled) if seen else None
 
 
 def main_process(processes: Processes | None) -> Process | None:

@@ -107,6 +107,9 @@ def start_of(engine: EngineView) -> Start | None:
     unit = engine.window.last(engine.name, Fact.UNIT, Unit)
     if unit is not None and unit.value.since is not None:
         return Start(unit.value.since, saw(f"the unit of {engine.name} runs since {unit.value.since}", unit))
+    if engine.restarted is not None:
+        text = f"{engine.name} started inside the window: its counters began anew"
+        return Start(engine.restarted.seen.at, saw(text, engine.restarted))
     return start_in_log(engine)
 
 

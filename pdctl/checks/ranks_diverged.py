@@ -77,7 +77,8 @@ def confidence_of(
     if not stuck:
         return Confidence.POSSIBLE if collective and (still or (weak and many)) else None
     if not collective:
-        return Confidence.LIKELY if still else None
+        on_device = all(r.last.wait == Wait.DEVICE for r in odd)
+        return Confidence.LIKELY if still or (weak and many and on_device) else None
     if still or (weak and many):
         return Confidence.CERTAIN
     if many or (weak and unmoved):

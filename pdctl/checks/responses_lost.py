@@ -26,6 +26,7 @@ OLD_MS = 60_000
 QUEUES = (
     Gauge.RUNNING, Gauge.QUEUE, Gauge.BOOTSTRAP, Gauge.INFLIGHT, Gauge.PREALLOC, Gauge.TRANSFER, Gauge.RETRACTED,
 )  # fmt: skip
+ENDS = (Gauge.PROMPT_TOKENS, Gauge.REQUESTS)  # of requests that ended, in whatever way
 WORK = (Gauge.GENERATION_TOKENS, Gauge.REALTIME_TOKENS, Gauge.TRANSFERS_DONE)
 
 
@@ -56,7 +57,7 @@ def empty_queues(engine: EngineView) -> Evidence | None:
     """Why no queue of the engine holds a request all through the window; None where one may."""
     live = [readings for q in QUEUES if (readings := engine.live_total(q))]
     if live:
-        long_enough = len(live[0]) >= 3 and live[0][-1].t - live[0][0].t >= LEAST_S
+        long_enough = len(live[0]) >= 2 and live[0][-1].t - live[0][0].t >= LEAST_S
         if not long_enough or any(c.value > 0 for readings in live for c in readings):
             return None
         return saw(f"every live queue of {engine.name} is 0 in {len(live[0])} readings", live[0][-1].at)
@@ -76,7 +77,7 @@ def empty_by_gauges(engine: EngineView) -> Evidence | None:
 
 
 def worked_between(early: At[EngineMetrics], late: At[EngineMetrics]) -> bool:
-    return any((late.value.total(c) or 0) > (early.value.total(c) or 0) for c in WORK)
+    return any((late.value.total(c) or 0) > (early.value.total(c) or 0) for c in (*WORK, *ENDS))
 
 
 def owed_by(engine: EngineView) -> tuple[Count, ...]:

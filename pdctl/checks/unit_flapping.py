@@ -38,8 +38,7 @@ def judge_unit(window: Window, subject: str, looks: tuple[At[Unit], ...]) -> Ite
     elif count and since is not None and since >= window.start - RECENT:
         yield finding(window, subject, looks, f"NRestarts is {count}, running since {since}", since, False)
     elif count and since is None:
-        why = f"NRestarts is {count}, and when it last started is not known"
-        yield Unchecked("whether systemd restarted it lately", subject, why)
+        yield finding(window, subject, looks, f"NRestarts is {count}, when it last started is not known", None, False)
     else:
         text = f"NRestarts is {count}" + (f", running since {since}" if count and since else "")
         yield RuledOut("unit-flapping", subject, text)
@@ -67,18 +66,22 @@ def finding(
     support = list(signs(window, subject, looks))
     state = f"{last.active}/{last.sub}" if last.active else "state not known"
     name = last.properties.get("Id", subject)
-    when = "inside the window" if inside else f"lately (since {since})"
+    when = "inside the window" if inside else f"lately (it runs since {since})" if since else "at some time"
     return found(
         "unit-flapping",
         subject,
         f"systemd restarted {name} by itself {when}: NRestarts {last.restarts}, {state}"
         + (f", result {last.result}" if last.result not in (None, "", "success") else ""),
-        confidence=Confidence.CERTAIN if support else Confidence.LIKELY,
+        confidence=Confidence.POSSIBLE if not inside and since is None else sureness(support),
         evidence=(saw(text, looks[-1], restarts=last.restarts), *support),
         since=since,
         limits=() if support else ("why the process ended before is not shown: its log tells",),
         next=(f"pdctl logs {subject}", f"pdctl ps {subject}", "pdctl explain unit-flapping"),
     )
+
+
+def sureness(support: list[Evidence]) -> Confidence:
+    return Confidence.CERTAIN if support else Confidence.LIKELY
 
 
 def signs(window: Window, subject: str, looks: tuple[At[Unit], ...]) -> Iterator[Evidence]:

@@ -52,12 +52,14 @@ def test_a_unit_that_waits_to_be_started_again() -> None:
     assert len(unit(HostScene(), 0, 0, sub="auto-restart", active="activating").found(unit_flapping.judge)) == 1
 
 
-def test_a_start_in_an_unknown_zone_is_taken_from_the_process_or_left_open() -> None:
+def test_a_start_in_an_unknown_zone_is_taken_from_the_process_or_is_only_possible() -> None:
     scene = unit(HostScene(), 0, 2, "Thu 2026-11-12 11:00:00 CST")
-    assert scene.found(unit_flapping.judge) == []
-    assert len(scene.unchecked(unit_flapping.judge)) == 1
+    assert scene.one(unit_flapping.judge).confidence == Confidence.POSSIBLE
     scene.raw(0, D, Fact.PROCESSES, '[{"pid": 7, "title": "x", "started": "2026-11-12T03:00:00Z"}]')
-    assert len(scene.found(unit_flapping.judge)) == 1
+    assert scene.one(unit_flapping.judge).confidence == Confidence.LIKELY
+    old = unit(HostScene(), 0, 2, "Thu 2026-11-12 11:00:00 CST")
+    old.raw(0, D, Fact.PROCESSES, '[{"pid": 7, "title": "x", "started": "2026-10-01T03:00:00Z"}]')
+    assert old.found(unit_flapping.judge) == []
 
 
 def limits(scene: HostScene, t: float, count: int, soft: object = 1024) -> HostScene:

@@ -147,6 +147,16 @@ def test_a_title_over_the_command_line_proves_nothing_missing() -> None:
     assert scene.found(live_drift.judge) == []
 
 
+def test_a_routers_hidden_command_line_is_its_units() -> None:
+    body = "exec python -m sglang_router.launch_router --pd-disaggregation --port 30001 --policy random\n"
+    scene = script(HostScene(), body)
+    scene.raw(0, D, Fact.CMDLINE, "sglang::router\0\0\0", pid=7)
+    argv = "/usr/bin/python -m sglang_router.launch_router --pd-disaggregation --port 30001 --policy cache_aware"
+    unit = f"Id=router.service\nExecStart={{ path=/usr/bin/python ; argv[]={argv} ; ignore_errors=no ; pid=7 }}\n"
+    scene.raw(0, D, Fact.UNIT, unit)
+    assert "--policy cache_aware -> random" in scene.one(live_drift.judge).summary
+
+
 def test_without_a_process_it_is_not_judged_and_the_list_of_processes_will_do() -> None:
     scene = script(HostScene(), text())
     assert len(scene.unchecked(live_drift.judge)) == 1
