@@ -36,7 +36,8 @@ class Processes:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """``systemctl show``: every property as text, the usual ones parsed."""
+    """``systemctl show``: every property as text, the usual ones parsed. ``launcher`` and ``flags`` are those of its
+    ExecStart, as Process has them; None where that starts a script."""
 
     properties: Mapping[str, str]
     restarts: int | None = None
@@ -45,6 +46,8 @@ class Unit:
     sub: str | None = None
     since: datetime | None = None
     result: str | None = None
+    launcher: str | None = None
+    flags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
