@@ -81,8 +81,9 @@ def judged(number: int) -> Outcome:
         "stages": stages(made.answers, old=release_of(case.release) < release_of("0.5.10")),
         "pdctl": first_time(whole, made) if said == "pinned" else None,
     }  # fmt: skip
+    evident = evidence(case) or at["stages"] is not None
     return Outcome(
-        case, label(made, case), evidence(case), said, bool(where & places(made)), sure, at,
+        case, label(made, case), evident, said, bool(where & places(made)), sure, at,
         tuple(f"{f.name}@{f.subject}({f.confidence})" for f in report.findings), why,
     )  # fmt: skip
 
@@ -153,10 +154,7 @@ def print_misses(outcomes: list[Outcome]) -> None:
     beside = [o for o in outcomes if o.case.fault in BESIDE and o.said == "pinned"]
     for title, bad in (
         ("FALSE: nothing was pinned", [o for o in outcomes if o.pinned is False and o.said == "pinned"]),
-        (
-            "BESIDE ANOTHER FAULT that holds the requests",
-            [o for o in outcomes if o.case.fault in BESIDE and o.said == "pinned"],
-        ),
+        ("BESIDE ANOTHER FAULT that holds the requests", beside),
         ("WRONG PLACE", [o for o in outcomes if o.pinned and o.said == "pinned" and not o.where]),
         ("SILENT: pinned, and pdctl said nothing of it", [o for o in outcomes if o.pinned and o.said == "nothing"]),
         ("UNKNOWN although evident", [o for o in outcomes if o.pinned and o.evident and o.said == "unknown"]),
