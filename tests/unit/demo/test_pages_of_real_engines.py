@@ -50,6 +50,7 @@ def families(text: str) -> dict[str, tuple[str, frozenset[str]]]:
     return out
 
 
+@cache
 def busy(release: str) -> SimCluster:
     world = cluster(release)
     steady(world, 4.0, 1.0)
