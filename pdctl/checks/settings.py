@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pdctl.model.secrets import is_masked
 
 _BARE_MASK = re.compile(r"\*+$|<\w+>$|\[?REDACTED\]?$", re.I)
+_LINE = re.compile(r"(?<=of )line \d+|(?<=\()line \d+")  # of a condition: it moves with what is written above
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)")
 NO_LIST = re.compile(r"[*?\[]|^~")  # a pattern or a home the shell fills in
 
@@ -45,6 +46,7 @@ def differences(kind: str, before: Mapping[str, str], after: Mapping[str, str]) 
 
 def same(one: str, other: str) -> bool:
     """Whether two values mean the same: equal text, equal numbers; a bare mask says nothing and counts as equal."""
+    one, other = _LINE.sub("", one), _LINE.sub("", other)
     if one == other or _BARE_MASK.match(one) or _BARE_MASK.match(other):
         return True
     if is_masked(one) or is_masked(other):

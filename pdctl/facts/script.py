@@ -58,7 +58,9 @@ def script_of(
         variables.update(own)
         exported |= own.keys()
     flags, doubtful_flags = _flags(launch)
-    plain = {name: held for name, held in variables.items() if not name.isdecimal() and not isinstance(held.value, tuple)}
+    plain = {
+        name: held for name, held in variables.items() if not name.isdecimal() and not isinstance(held.value, tuple)
+    }
     doubtful = {name for name, held in plain.items() if held.text is None or _UNKNOWN.search(held.text)}
     unsure = (*scope.notes, *notes, *_unsure(flags, doubtful_flags, plain, doubtful & exported))
     argv = tuple(word.text for word in launch.words if word.why is None) if launch else ()

@@ -27,7 +27,7 @@ from pdctl.facts.shell_inner import (
     written_to,
 )
 from pdctl.facts.shell_scope import Held, Scope, Word
-from pdctl.facts.shell_words import source_of, text_of, words_of
+from pdctl.facts.shell_words import source_of, text_of, words_after_redirects, words_of
 
 _DEEPEST = 8  # functions, eval and files read in may nest this far
 _PLAIN = ("program", "compound_statement", "do_group", "negated_command", "variable_assignments", "ERROR")
@@ -35,6 +35,7 @@ _BRANCHES = (
     "if_statement", "elif_clause", "else_clause", "case_statement", "while_statement", "for_statement",
     "c_style_for_statement",
 )  # fmt: skip
+_ESCAPED_BLANK = re.compile(r"(?<!\\)[\s=(]\\[ \t]")
 _POSITIONAL = ("@", *"123456789")
 _READERS = frozenset({"read", "mapfile", "readarray"})
 
@@ -56,6 +57,10 @@ def read_shell(text: str, files: Mapping[str, str] | None = None) -> Scope:
     tree = parse(text)
     if tree.root_node.has_error:
         scope.note(f"line {_error_line(tree.root_node)} does not parse: what follows may be misread")
+    blank = _ESCAPED_BLANK.search(text)
+    if blank:
+        line = text.count("\n", 0, blank.start()) + 1
+        scope.note(f"line {line} begins a word with an escaped blank, which may be misread: put it in quotes")
     _run(tree.root_node, scope, None)
     return scope
 
@@ -217,6 +222,8 @@ def _command(node: Node, scope: Scope, why: str | None) -> None:
             own[source_of(name)] = text_of(value[0], scope) if value else ""
         elif not child.type.endswith("redirect"):
             words += words_of(child, scope)
+    for child in words_after_redirects(node):
+        words += words_of(child, scope)
     if not _built_in(words, node, scope, why):
         _perform(words, node, scope, why, own)
 

@@ -33,6 +33,17 @@ def source_of(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "replace")
 
 
+def words_after_redirects(command: Node) -> list[Node]:
+    """Words of a command that stand after a redirection (``run --a 1 2>log --b``): the grammar hangs them there."""
+    holder = command.parent
+    if holder is None or holder.type != "redirected_statement":
+        return []
+    out: list[Node] = []
+    for redirect in (c for c in holder.named_children if c.type == "file_redirect"):
+        out += [c for c in redirect.named_children if c.type != "file_descriptor"][1:]
+    return out
+
+
 def words_of(node: Node, scope: Scope) -> list[Word]:
     """The words one node of a command makes: one, several (an array, a split variable) or none (an empty variable)."""
     fragments = _flag_fragments(node, scope)
