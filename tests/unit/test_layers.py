@@ -34,10 +34,12 @@ MAY |= {
     "sample": JOINTS | {"carry", "gather", "recent", "replay"},
     "logbook": JOINTS,
     "watch": JOINTS | {"carry", "gather", "sample", "recent", "replay"},
+    "hostlook": JOINTS | {"carry", "gather", "watch"},
+    "stacklook": JOINTS | {"hostlook"},
     "execute": JOINTS | {"carry", "gather", "sample", "recent", "replay"},
     "demo": JOINTS | {"carry", "gather"},
     "exits": frozenset({"model"}),
-    "outlet": frozenset({"render"}),
+    "outlet": frozenset({"render", "model"}),
 }
 # A capture holds the inventory it was taken with: reading and writing the one reads and writes the other.
 CAPTURES = frozenset({("reach/capture.py", "inventory"), ("reach/capture_write.py", "inventory")})
