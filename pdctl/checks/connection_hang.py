@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pdctl.checks.base import Check, Verdict, found, saw
-from pdctl.checks.keepalive import Path, paths_of
+from pdctl.checks.keepalive import Path, named, paths_of
 from pdctl.checks.listings import Listing, by_subject, owners_of, place, ports_of
+from pdctl.checks.probe_lost import lost_on
 from pdctl.checks.quiet import all_quiet, fresh_answers, idle_engines
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
@@ -26,8 +27,10 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
     paths = tuple(paths_of(window))
     told = False
     for path in paths:
-        hung = hung_attempts(path)
+        hung = tuple(a for a in hung_attempts(path) if a not in lost_on(window, cluster, path))
         works = working_fresh(path, paths)
+        if hung and inside(path, paths, cluster):
+            continue
         if hung and works:
             told = True
             yield from by_probe(window, cluster, path, hung, works)
@@ -45,10 +48,27 @@ def hung_attempts(path: Path) -> tuple[Attempt, ...]:
 
 
 def working_fresh(path: Path, paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """The paths whose fresh requests all work: this one, or for a proxy the direct way to the same instance."""
+    """The paths whose fresh requests all work, asked one at a time: this one, or for a proxy the direct way to the same
+    instance."""
     same = [p for p in paths if p.to == path.to or path.via == "proxy"]
     ordered = sorted(same, key=lambda p: (p is not path, p.to != path.to))
-    return tuple(p for p in ordered if p.fresh and all(a.good for a in p.fresh))[:1]
+    return tuple(p for p in ordered if p.alone and all(a.good for a in p.alone))[:1]
+
+
+def inside(path: Path, paths: tuple[Path, ...], cluster: Cluster) -> bool:
+    """Whether what hangs through a proxy hangs at a router behind it too: the router's finding names the place."""
+    if path.via != "proxy":
+        return False
+    routers = {router.name for router in cluster.routers}
+    return any(p.via == "direct" and p.to in routers and hung_attempts(p) and p.alone for p in paths)
+
+
+def at_one_place(hung: tuple[Attempt, ...], path: Path) -> str | None:
+    """Where on their connections requests hang, when each time at the same place; None where they don't."""
+    places = {a.nth for a in hung}
+    if len(hung) < 2 or len(places) != 1 or None in places or path.via == "proxy":
+        return None
+    return f"each time the request with number {places.pop()} on its connection"
 
 
 def by_probe(
@@ -57,28 +77,32 @@ def by_probe(
     """The finding for one path. Without a measured idle cluster the hang may be a queue's."""
     quiet = all_quiet(window, cluster)
     engines, busy = idle_engines(window, cluster)
-    if quiet is None and not busy and not engines:
+    unseen = quiet is None and not busy and not engines
+    if unseen and (len(hung) < 2 or not any(a.control and a.good for a in path.fresh)):
         return
     if quiet is None and all(a.error in HUNG for a in hung) and len(hung) < 2:
         yield Unchecked("a hang on one connection", path.to, "one request hung, and the cluster was not seen idle")
         return
     evidence = [
         saw(f"{len(hung)} of {tried(path)} hang: {shown(hung)}", path.seen, hung=len(hung)),
+        *(saw(text, path.seen) for text in (at_one_place(hung, path),) if text),
         *fresh_answers(window, cluster, works),
         *(quiet or ()),
         *unread_for_long(window, cluster),
     ]
-    where = "through its proxy" if path.via == "proxy" else "on a connection that was used before"
+    behind = "" if named(path, cluster) == path.to else "through its proxy "
+    where = f"{behind}hang" if path.via == "proxy" else "on a connection that was used before hang"
     yield found(
         "connection-scoped-hang",
         path.to,
-        f"requests to {path.to} {where} hang, while fresh ones are answered"
+        f"requests to {path.to} {where}, while fresh ones are answered"
         + (" and every engine is idle" if quiet else ""),
         confidence=Confidence.CERTAIN if quiet and len(hung) > 1 else Confidence.LIKELY,
         evidence=evidence,
         since=path.seen.seen.at,
-        against=() if quiet else (f"not seen idle: {', '.join(busy) or 'a router'}; the hang may be a queue there",),
+        against=() if quiet or unseen else (not_idle(busy),),
         limits=(
+            *(("no engine was seen, so that they are idle is not known",) if unseen else ()),
             "whether the client's side, a proxy or the server's side lost the connection: the sockets of both tell",
         ),
         next=(
@@ -87,6 +111,10 @@ def by_probe(
             "pdctl explain connection-scoped-hang",
         ),
     )
+
+
+def not_idle(busy: list[str]) -> str:
+    return f"not seen idle: {', '.join(busy) or 'a router'}; the hang may be a queue there"
 
 
 def tried(path: Path) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from statistics import median
 
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.listings import by_subject, ports_of
 from pdctl.model.answer import Fact
-from pdctl.model.cluster import Cluster
+from pdctl.model.cluster import Cluster, Role
 from pdctl.model.events import Kind, Log
 from pdctl.model.finding import Confidence, Evidence, RuledOut
 from pdctl.model.probe import Attempt, Attempts
@@ -43,6 +44,11 @@ class Path:
     reused: tuple[Attempt, ...]
 
     @property
+    def alone(self) -> tuple[Attempt, ...]:
+        """The fresh ones made while nothing else was asked: what the others differ from."""
+        return tuple(a for a in self.fresh if (a.concurrency or 1) == 1)
+
+    @property
     def good(self) -> tuple[Attempt, ...]:
         return tuple(a for a in self.reused if a.good)
 
@@ -59,6 +65,8 @@ def paths_of(window: Window) -> Iterator[Path]:
     for subject in window.subjects(Fact.PROBE):
         for seen in window.seen(subject, Fact.PROBE, Attempts):
             for attempt in seen.value.rows:
+                if attempt.kind == "abort":  # its client left on purpose: it tells nothing of the path
+                    continue
                 groups[(attempt.to, attempt.via)].append(attempt)
                 last[(attempt.to, attempt.via)] = seen
     for key, attempts in groups.items():
@@ -70,9 +78,7 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
     """Each path on which a connection was used again after an idle time."""
     for path in paths_of(window):
         idle = [a for a in path.reused if a.idle_s is not None]
-        if not idle or not path.fresh:
-            continue
-        if not all(a.good for a in path.fresh):
+        if not idle or not path.alone or not all(a.good for a in path.alone):
             continue
         closed = [a for a in path.closed if a.idle_s is not None]
         if not closed:
@@ -87,39 +93,69 @@ def finding(window: Window, cluster: Cluster, path: Path, closed: list[Attempt])
     fails = min(a.idle_s or 0.0 for a in closed)
     works = max((a.idle_s or 0.0 for a in path.good if (a.idle_s or 0.0) < fails), default=None)
     mixed = [a.idle_s for a in path.good if (a.idle_s or 0.0) > fails]
-    support = [*half_closed(window, cluster, path.to), *upstream_errors(window, cluster)]
+    seen_closing = tuple(announced(path, closed))
+    support = [*seen_closing, *half_closed(window, cluster, path.to), *upstream_errors(window, cluster)]
     evidence = [
-        saw(f"{len(path.fresh)} fresh connections answered", path.seen),
+        saw(f"{sum(a.good for a in path.fresh)} fresh connections answered", path.seen),
         saw(f"reused connections by idle time: {shown(path.reused)}", path.seen, works_to=works, fails_from=fails),
         *support,
     ]
-    sure = bool(support) and not mixed and len(closed) > 1
+    sure = bool(support) and not mixed and (len(closed) > 1 or bool(seen_closing))
     return found(
         "keepalive-stale",
         path.to,
-        summary(path, works, fails),
+        summary(path, cluster, works, fails, seen_closing),
         confidence=Confidence.CERTAIN if sure else Confidence.POSSIBLE if mixed else Confidence.LIKELY,
         evidence=evidence,
         since=path.seen.seen.at,
         against=[f"a reused connection also worked after {max(m or 0.0 for m in mixed):g} s"] if mixed else (),
-        limits=()
-        if support
-        else ("the probe alone: neither sockets in CLOSE-WAIT nor errors in the router's log were seen",),
+        limits=limits(bool(support), bool(seen_closing)),
         next=(f"pdctl probe {path.to}", f"pdctl sockets {path.to}", "pdctl explain keepalive-stale"),
     )
 
 
-def summary(path: Path, works: float | None, fails: float) -> str:
-    """Up to where it works, from where it fails, and which known timeout lies between."""
-    way = f"{path.to} through its proxy" if path.via == "proxy" else path.to
+def summary(
+    path: Path, cluster: Cluster, works: float | None, fails: float, seen_closing: tuple[Evidence, ...] = ()
+) -> str:
+    """Up to where it works, from where it fails, and which known timeout lies between, or was seen."""
+    way = named(path, cluster)
     if works is None:
         return (
             f"{way}: fresh connections work, reused ones fail after {fails:g} s idle and more (none was seen to work)"
         )
     known = [f"{seconds:g} s is {what}" for seconds, what in DEFAULTS if works < seconds <= fails]
     between = f"the keep-alive timeout lies between {works:g} and {fails:g} s"
+    if seen_closing:
+        between = f"it closes them after {seen_closing[0].values['closed_after']:.1f} s"
     hint = f" ({'; '.join(known)})" if known else ""
     return f"{way}: reused connections work up to {works:g} s idle and fail from {fails:g} s on: {between}{hint}"
+
+
+def named(path: Path, cluster: Cluster) -> str:
+    """The path in words. An attempt through a proxy names the proxy, or the instance behind it."""
+    instance = cluster.instance(path.to)
+    behind = path.via == "proxy" and (instance is None or instance.role is not Role.PROXY)
+    return f"{path.to} through its proxy" if behind else path.to
+
+
+def announced(path: Path, closed: list[Attempt]) -> Iterator[Evidence]:
+    """The other end was seen to close idle connections, and after how long."""
+    after = sorted(a.closed_after_s for a in closed if a.closed_after_s is not None)
+    if after:
+        times = f"{after[0]:.1f}" if after[-1] - after[0] < 0.5 else f"{after[0]:.1f} to {after[-1]:.1f}"
+        text = f"it closed {len(after)} of {len(closed)} connections by itself, after {times} s without a request"
+        yield saw(text, path.seen, closed_after=median(after))
+
+
+def limits(supported: bool, announced: bool) -> tuple[str, ...]:
+    if announced:
+        return (
+            "who looks at a connection before using it again sees that it was closed: whether the clients here do is "
+            "not shown",
+        )
+    if supported:
+        return ()
+    return ("the probe alone: neither sockets in CLOSE-WAIT nor errors in the router's log were seen",)
 
 
 def shown(attempts: tuple[Attempt, ...]) -> str:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 from pdctl.checks.base import Check, Verdict, found, saw
+from pdctl.checks.memory import token_signs
 from pdctl.checks.view import ClusterView, EngineView, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
@@ -36,15 +37,13 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
 def judge_pair(view: ClusterView, prefill: EngineView, decode: EngineView) -> Iterator[Verdict]:
     """transfer-pair-broken when this pair's transfers fail and none of them succeeds."""
     rooms = pair_failures(view, prefill, decode)
-    counted = 0.0 if len(view.prefills) * len(view.decodes) > 1 else counted_failures(prefill, decode)
-    if len(rooms) < LEAST_ROOMS and counted < LEAST_ROOMS:
-        return
-    if succeeded(prefill, decode):
+    counted = counted_failures(view, prefill, decode)
+    if (len(rooms) < LEAST_ROOMS and counted < LEAST_ROOMS) or works(decode):
         return
     pair = f"{prefill.name}->{decode.name}"
     others = [d.name for d in view.decodes if d is not decode and works(d)]
-    evidence = [*room_evidence(rooms, prefill, decode), *counter_evidence(prefill, decode)]
-    evidence += [Evidence(f"{name} finishes requests meanwhile", instance=name) for name in others]
+    evidence = [*room_evidence(rooms, prefill, decode), *counter_evidence(view, prefill, decode)]
+    evidence += [Evidence(f"{name} generates meanwhile", instance=name) for name in others]
     now = counted > 0 or any(e.when is None or e.when >= view.window.start for e in rooms.values())
     word = "fail and none succeeds" if now else "failed just before this window, and none was tried since"
     sure = Confidence.CERTAIN if len(evidence) >= 2 and others else Confidence.LIKELY
@@ -60,14 +59,26 @@ def judge_pair(view: ClusterView, prefill: EngineView, decode: EngineView) -> It
 
 
 def pair_failures(view: ClusterView, prefill: EngineView, decode: EngineView) -> dict[str, Event]:
-    """Failed rooms of the pair that no client gave up, newest lines of both logs; several ranks' lines are one room."""
-    rooms: dict[str, Event] = {}
-    several = len(view.prefills) * len(view.decodes) > 1
-    for engine, peer in ((prefill, decode), (decode, prefill)):
-        for event in recent(engine):
-            if event.kind in FAILURES and not aborted(event) and (not several or names_peer(event, peer)):
-                rooms.setdefault(event.words.get("room") or f"line {event.line}", event)
+    """The pair's failed rooms that no client gave up; several ranks' lines are one room. A room belongs to the pair
+    whose two logs both name it, else to the peer whose address the line names, else to the only one there is."""
+    ours = {(e.words.get("room") or f"{prefill.name} line {e.line}"): e for e in failures(prefill)}
+    theirs = {(e.words.get("room") or f"{decode.name} line {e.line}"): e for e in failures(decode)}
+    rooms = {room: event for room, event in ours.items() if room in theirs}
+    rooms |= {r: e for r, e in ours.items() if belongs(e, decode, view.decodes)}
+    rooms |= {r: e for r, e in theirs.items() if belongs(e, prefill, view.prefills)}
     return rooms
+
+
+def failures(engine: EngineView) -> list[Event]:
+    return [event for event in recent(engine) if event.kind in FAILURES and not aborted(event)]
+
+
+def belongs(event: Event, peer: EngineView, peers: tuple[EngineView, ...]) -> bool:
+    """Whether a failure is one with this peer, going by the line alone: there is no other, or its address is named and
+    no other's is the same."""
+    if len(peers) == 1:
+        return True
+    return names_peer(event, peer) and sum(names_peer(event, other) for other in peers) == 1
 
 
 def recent(engine: EngineView) -> tuple[Event, ...]:
@@ -89,24 +100,22 @@ def names_peer(event: Event, peer: EngineView) -> bool:
     return bool(host) and str(host) in said
 
 
-def counted_failures(prefill: EngineView, decode: EngineView) -> float:
-    """Failed transfers in the window by the engines' counters, less those that aborts explain."""
-    failed = max(
-        prefill.growth(Gauge.TRANSFER_FAILED) or 0.0,
-        decode.growth(Gauge.TRANSFER_FAILED) or 0.0,
-    )
-    gone = max(prefill.growth(Gauge.ABORTED) or 0.0, decode.growth(Gauge.ABORTED) or 0.0)
+def counted_failures(view: ClusterView, prefill: EngineView, decode: EngineView) -> float:
+    """The pair's failed transfers in the window by counters, less those that aborts explain: each side's own count
+    where the other side is the only one of its role."""
+    sides = [e for e, peers in ((prefill, view.decodes), (decode, view.prefills)) if len(peers) == 1]
+    return max((net_failures(e) for e in sides), default=0.0)
+
+
+def net_failures(engine: EngineView) -> float:
+    failed, gone = engine.growth(Gauge.TRANSFER_FAILED) or 0.0, engine.growth(Gauge.ABORTED) or 0.0
     return max(0.0, failed - gone)
 
 
-def succeeded(prefill: EngineView, decode: EngineView) -> bool:
-    """Whether a request got through the pair in the window."""
-    done = [prefill.growth(Gauge.TRANSFERS_DONE), decode.growth(Gauge.GENERATION_TOKENS), decode.growth(Gauge.REQUESTS)]
-    return any(d for d in done)
-
-
 def works(decode: EngineView) -> bool:
-    return bool(decode.growth(Gauge.GENERATION_TOKENS) or decode.growth(Gauge.REQUESTS))
+    """Whether a request got through to this decode in the window: it generated. (Its count of requests includes failed
+    ones.)"""
+    return bool(token_signs(decode))
 
 
 def room_evidence(rooms: dict[str, Event], prefill: EngineView, decode: EngineView) -> Iterator[Evidence]:
@@ -122,13 +131,12 @@ def room_evidence(rooms: dict[str, Event], prefill: EngineView, decode: EngineVi
     )
 
 
-def counter_evidence(prefill: EngineView, decode: EngineView) -> Iterator[Evidence]:
-    for engine in (prefill, decode):
-        grown = engine.growth(Gauge.TRANSFER_FAILED)
+def counter_evidence(view: ClusterView, prefill: EngineView, decode: EngineView) -> Iterator[Evidence]:
+    for engine, peers in ((prefill, view.decodes), (decode, view.prefills)):
+        grown = engine.growth(Gauge.TRANSFER_FAILED) if len(peers) == 1 else None
         if grown and engine.pages:
-            yield saw(
-                f"{grown:g} failed transfers counted in the window, none finished", engine.pages[-1], failed=grown
-            )
+            text = f"{grown:g} failed transfers counted in the window, no token generated"
+            yield saw(text, engine.pages[-1], failed=grown)
 
 
 def judge_heartbeat(view: ClusterView, decode: EngineView) -> Iterator[Verdict]:

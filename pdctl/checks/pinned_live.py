@@ -9,6 +9,7 @@ from pdctl.checks.base import Verdict, found, saw
 from pdctl.checks.memory import starved
 from pdctl.checks.pinned_evidence import oldest, router_signal, second_signals
 from pdctl.checks.plateau import Plateau, fall, plateau, series_text
+from pdctl.checks.trust import Counts
 from pdctl.checks.view import ClusterView, Count, EngineView
 from pdctl.model.answer import Fact
 from pdctl.model.engine import Gauge
@@ -90,8 +91,10 @@ def waits_for_decode(view: ClusterView, since: float) -> str | None:
         prealloc = decode.live_total(Gauge.PREALLOC, since)
         if prealloc and min(r.value for r in prealloc) >= 1:
             return f"and {decode.name} holds them in prealloc: {series_text(prealloc)}"
-        if not prealloc and not decode.pages:
+        if not decode.pages:
             return f"and {decode.name} could not be read"
+        if not prealloc and decode.traits.counts in (Counts.LIVE, Counts.ASKED):
+            return f"and {decode.name}'s live counts are not renewed: its scheduler may not turn"
     return None
 
 

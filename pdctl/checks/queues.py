@@ -15,7 +15,7 @@ from pdctl.model.finding import Confidence, Evidence, RuledOut, Unchecked
 from pdctl.model.rank import WHOLE, Rank
 from pdctl.model.window import Window
 
-STANDING_S = 20.0
+STANDING_S, LIVE_S = 20.0, 8.0
 MANY_SLOTS = 8  # transfer slots held by one decode that make it a leak of slots rather than a stuck request
 GROWTH_READINGS = 3
 
@@ -132,9 +132,10 @@ def judge_slots(decode: EngineView) -> Iterator[Verdict]:
     held = sum(f.stayed for f in flats if f)
     seconds = min((f.seconds for f in flats if f), default=0.0)
     start = max((f.readings[0].t for f in flats if f), default=0.0)
-    if any(f is None for f in flats) or held < MANY_SLOTS or seconds < 2 * STANDING_S:
-        return
     live = all(is_live for _, is_live in per_rank)
+    quick = live and decode.still_since() == 0.0  # live counts that stand while nothing at all finishes
+    if any(f is None for f in flats) or held < MANY_SLOTS or seconds < (LIVE_S if quick else 2 * STANDING_S):
+        return
     if not live and not written_since(decode, start):
         yield Unchecked(
             "transfer-stuck", decode.name, "its transfer gauge stands, but nothing shows that it is rewritten"

@@ -15,7 +15,7 @@ from pdctl.model.finding import Confidence, Evidence
 from pdctl.model.rank import Rank
 from pdctl.model.window import Window
 
-LEAST_S, LEAST_READINGS = 20.0, 3
+LEAST_S, LIVE_S, LEAST_READINGS = 20.0, 8.0, 3
 HANDOFF = {True: (Gauge.INFLIGHT, Gauge.BOOTSTRAP), False: (Gauge.TRANSFER, Gauge.PREALLOC)}
 PROGRESS = (Gauge.REALTIME_TOKENS, Gauge.TRANSFERS_DONE, Gauge.GRAPH_PASSES)
 
@@ -32,8 +32,9 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
 def judge_dp(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
     """rank-stuck where siblings move, queue-leaked where nothing does and the siblings agree on zero."""
     for queue in HANDOFF[engine.is_prefill]:
-        readings = {dp: queue_readings(engine, queue, dp)[0] for dp in engine.dps if dp is not None}
-        stuck = [dp for dp, r in readings.items() if stands(r)]
+        told = {dp: queue_readings(engine, queue, dp) for dp in engine.dps if dp is not None}
+        readings = {dp: r for dp, (r, _) in told.items()}
+        stuck = [dp for dp, (r, live) in told.items() if stands(r, LIVE_S if live else LEAST_S)]
         if not stuck or len(stuck) > max(1, len(readings) // 2):
             continue
         for dp in stuck:
@@ -41,13 +42,13 @@ def judge_dp(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
             yield from judge_one(view, engine, queue, dp, readings[dp], siblings)
 
 
-def stands(readings: tuple[Count, ...]) -> bool:
-    """Whether a queue held the same number, above 0, in every reading of a span."""
+def stands(readings: tuple[Count, ...], seconds: float = LEAST_S) -> bool:
+    """Whether a queue held the same number, above 0, in every reading of a span of so many seconds."""
     return (
         len(readings) >= LEAST_READINGS
         and constant(readings)
         and floor_of(readings) >= 1
-        and readings[-1].t - readings[0].t >= LEAST_S
+        and readings[-1].t - readings[0].t >= seconds
     )
 
 

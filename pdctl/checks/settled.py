@@ -33,11 +33,23 @@ def triage_settled(report: Report, window: Window, cluster: Cluster) -> bool:
     become a finding (a queue that stands, a gauge nobody explains) is looked at longer."""
     if window.seconds < LEAST_S:
         return False
+    if changing(view_of(window, cluster)):
+        return False
     if any(f.severity == Severity.CRITICAL and f.confidence == Confidence.CERTAIN for f in report.findings):
         return True
     if any(f.severity != Severity.INFO for f in report.findings):
         return False
     return calm(view_of(window, cluster))
+
+
+def changing(view: ClusterView) -> bool:
+    """Whether an engine that had answered no longer does, or has just begun to: what comes next decides."""
+    for engine in view.engines:
+        rows = view.window.timeline(engine.name, Fact.METRICS)
+        missed = [o.missed is not None for o in rows]
+        if any(missed) and not all(missed) and True in missed[-3:]:
+            return True
+    return False
 
 
 def calm(view: ClusterView) -> bool:

@@ -1,0 +1,186 @@
+"""An instance's sockets as ``pdctl sockets`` shows them: by peer and condition, beside what its router counts."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pdctl.checks.listings import Listing, Owners, held_by, listings_of, owners_of, place, ports_of
+from pdctl.model.answer import Fact, Missed
+from pdctl.model.cluster import Cluster, Instance, Role
+from pdctl.model.engine import EngineMetrics
+from pdctl.model.host import SocketRow
+from pdctl.model.host_view import ListenerRow, PeerRow, SocketView
+from pdctl.model.router import RouterMetrics
+from pdctl.model.window import Window
+
+BUSY_MS = 1000  # a connection that sent or received bytes this recently is at work
+ACTIVE, IDLE, QUIET, UNREAD, UNACKED = "active", "idle", "open", "unread bytes", "unacknowledged bytes"
+ORDER = (UNREAD, UNACKED, ACTIVE, QUIET, IDLE)
+Key = tuple[str, bool, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One connection of the instance in one listing."""
+
+    row: SocketRow
+    outward: bool
+    peer: str
+
+    @property
+    def key(self) -> Key:
+        return (self.peer, self.outward, condition_of(self.row))
+
+
+def sockets_of(window: Window, cluster: Cluster, instance: Instance) -> SocketView:
+    """The newest listing that can hold the instance's sockets, and how it differs from the oldest."""
+    owners = owners_of(window, cluster)
+    listings = [x for x in listings_of(window) if x.subject in (instance.name, f"host:{instance.host or 'local'}")]
+    if not listings:
+        return SocketView(instance.name, instance.role, instance.host, why=_why(window, instance))
+    newest = listings[-1]
+    first = next(x for x in listings if x.subject == newest.subject)
+    served = served_ports(instance, newest, owners)
+    now = connections(instance, newest, owners, served)
+    before = connections(instance, first, owners, served) if first is not newest else None
+    same = [x for x in listings if x.subject == newest.subject]
+    return SocketView(
+        instance.name, instance.role, instance.host, tuple(listeners(instance, newest, owners)),
+        tuple(peers(now, before)), len(same), newest.t - first.t, tuple(notes(window, cluster, instance, now, newest)),
+    )  # fmt: skip
+
+
+def condition_of(row: SocketRow) -> str:
+    """What a connection is doing: its state, or for an established one what its bytes say."""
+    if row.state != "ESTAB":
+        return row.state
+    if row.recv_q > 0:
+        return UNREAD
+    if row.send_q > 0:
+        return UNACKED
+    quiet = quiet_ms(row)
+    if quiet is None:
+        return QUIET
+    return ACTIVE if quiet < BUSY_MS else IDLE
+
+
+def quiet_ms(row: SocketRow) -> int | None:
+    """Milliseconds since bytes last went either way, None where the listing does not say."""
+    known = [ms for ms in (row.last_send_ms, row.last_recv_ms) if ms is not None]
+    return min(known) if known else None
+
+
+def served_ports(instance: Instance, listing: Listing, owners: Owners) -> frozenset[int]:
+    """The ports the instance listens on, by the listing and by the inventory."""
+    mine = {r.local_port for r in listing.rows if r.state == "LISTEN" and owners.of(r, listing) == instance.name}
+    return frozenset(mine | set(ports_of(instance)))
+
+
+def connections(instance: Instance, listing: Listing, owners: Owners, served: frozenset[int]) -> list[Held]:
+    """Everything of the instance that is no listener."""
+    held = []
+    for row in listing.rows:
+        if row.state == "LISTEN" or owners.of(row, listing) != instance.name:
+            continue
+        outward = row.local_port not in served
+        held.append(Held(row, outward, _peer(row, outward, listing, owners)))
+    return held
+
+
+def _peer(row: SocketRow, outward: bool, listing: Listing, owners: Owners) -> str:
+    """The other end: by the name of the instance that serves there, else its address (a client's port says nothing,
+    but a client on the same host is in the same listing)."""
+    if not outward:
+        other = _far_ends(listing).get((row.peer, row.peer_port, row.local, row.local_port))
+        who = (owners.of(other, listing) or (held_by(other) if other.pid is not None else None)) if other else None
+        return f"{place(row.peer, None)} ({who})" if who else place(row.peer, None)
+    name = owners.at_address(row.peer, row.peer_port)
+    at = place(row.peer, row.peer_port)
+    return f"{name} ({at})" if name else at
+
+
+@lru_cache(maxsize=4)
+def _far_ends(listing: Listing) -> dict[tuple[str, int, str, int | None], SocketRow]:
+    """The connections of a listing by their four-tuple."""
+    return {(r.local, r.local_port, r.peer, r.peer_port): r for r in listing.rows if r.state != "LISTEN"}
+
+
+def listeners(instance: Instance, listing: Listing, owners: Owners) -> Iterator[ListenerRow]:
+    for row in sorted(listing.rows, key=lambda r: r.local_port):
+        if row.state == "LISTEN" and owners.of(row, listing) == instance.name:
+            yield ListenerRow(row.local, row.local_port, row.recv_q, row.send_q or None, held_by(row))
+
+
+def peers(now: Sequence[Held], before: Sequence[Held] | None) -> Iterator[PeerRow]:
+    """Connections by peer and condition, those that wait first, then by number. What is gone since is there with 0."""
+    groups: dict[Key, list[Held]] = defaultdict(list)
+    for held in now:
+        groups[held.key].append(held)
+    was = Counter(held.key for held in before) if before is not None else None
+    for key in was or ():
+        groups.setdefault(key, [])
+    for key, rows in sorted(groups.items(), key=lambda item: _weight(item[0], len(item[1]))):
+        yield _peer_row(key, [held.row for held in rows], None if was is None else len(rows) - was[key])
+
+
+def _weight(key: Key, count: int) -> tuple[int, int, str]:
+    peer, _, condition = key
+    place_ = ORDER.index(condition) if condition in ORDER else (-1 if condition == "CLOSE-WAIT" else len(ORDER))
+    return (place_, -count, peer)
+
+
+def _peer_row(key: Key, rows: Sequence[SocketRow], change: int | None) -> PeerRow:
+    peer, outward, condition = key
+    quiet = [ms for row in rows if (ms := quiet_ms(row)) is not None]
+    return PeerRow(
+        peer, outward, condition, len(rows), change, (min(quiet), max(quiet)) if quiet else None,
+        sum(row.recv_q for row in rows), sum(row.send_q for row in rows),
+        tuple(dict.fromkeys(held_by(row) for row in rows if row.pid is not None)),
+    )  # fmt: skip
+
+
+# --- beside what the instance says of itself ---------------------------------------------------------------------
+
+
+def notes(window: Window, cluster: Cluster, instance: Instance, now: Sequence[Held], listing: Listing) -> Iterator[str]:
+    if not listing.at.value.owners:
+        yield "the listing names no processes (no ss, or not root): sockets are told by their port alone"
+    if any(h.row.state == "ESTAB" for h in now) and not any(quiet_ms(h.row) is not None for h in now):
+        yield "how long connections have been quiet was not listed: idle ones are not told from active ones"
+    if instance.role is Role.ROUTER:
+        yield from _router_note(window, cluster, instance, now)
+    elif instance.is_engine:
+        yield from _engine_note(window, instance, now)
+
+
+def _router_note(window: Window, cluster: Cluster, instance: Instance, now: Sequence[Held]) -> Iterator[str]:
+    page = window.last(instance.name, Fact.METRICS, RouterMetrics)
+    active = page.value.active_total if page else None
+    out = [h for h in now if h.outward and h.row.state == "ESTAB"]
+    idle = sum(condition_of(h.row) in (IDLE, QUIET) for h in out)
+    if active is None:
+        yield "how many requests the router counts as active is not known: its metrics were not read"
+        return
+    said = f"the router counts {active:.0f} active; it holds {len(out)} connections to workers"
+    yield f"{said}, {idle} of them without bytes on the way: kept-alive, no alarm" if idle else said
+
+
+def _engine_note(window: Window, instance: Instance, now: Sequence[Held]) -> Iterator[str]:
+    page = window.last(instance.name, Fact.METRICS, EngineMetrics)
+    active = page.value.http_active if page else None
+    inward = [h for h in now if not h.outward and h.row.state == "ESTAB"]
+    idle = sum(condition_of(h.row) in (IDLE, QUIET) for h in inward)
+    if active is not None and inward:
+        rest = f", {idle} of them without bytes on the way: kept-alive, no alarm" if idle and active == 0 else ""
+        yield f"the engine counts {active:.0f} HTTP requests under way on {len(inward)} connections{rest}"
+
+
+def _why(window: Window, instance: Instance) -> str | None:
+    for subject in (f"host:{instance.host or 'local'}", instance.name):
+        rows = window.timeline(subject, Fact.SOCKETS)
+        if rows and isinstance(rows[-1].got, Missed):
+            return rows[-1].got.detail or str(rows[-1].got.why)
+    return "no listing of its sockets"
