@@ -53,6 +53,20 @@ def sockets_of(window: Window, cluster: Cluster, instance: Instance) -> SocketVi
     )  # fmt: skip
 
 
+def owner_of(row: SocketRow, listing: Listing, owners: Owners) -> str | None:
+    """As ``Owners.of``, which looks at nothing of a row but its process and port: asked once for each pair of them."""
+    known = _owners(listing)
+    key = (row.pid, row.local_port)
+    if key not in known:
+        known[key] = owners.of(row, listing)
+    return known[key]
+
+
+@lru_cache(maxsize=8)
+def _owners(listing: Listing) -> dict[tuple[int | None, int], str | None]:
+    return {}
+
+
 def condition_of(row: SocketRow) -> str:
     """What a connection is doing: its state, or for an established one what its bytes say."""
     if row.state != "ESTAB":
@@ -75,7 +89,7 @@ def quiet_ms(row: SocketRow) -> int | None:
 
 def served_ports(instance: Instance, listing: Listing, owners: Owners) -> frozenset[int]:
     """The ports the instance listens on, by the listing and by the inventory."""
-    mine = {r.local_port for r in listing.rows if r.state == "LISTEN" and owners.of(r, listing) == instance.name}
+    mine = {r.local_port for r in listing.rows if r.state == "LISTEN" and owner_of(r, listing, owners) == instance.name}
     return frozenset(mine | set(ports_of(instance)))
 
 
@@ -83,7 +97,7 @@ def connections(instance: Instance, listing: Listing, owners: Owners, served: fr
     """Everything of the instance that is no listener."""
     held = []
     for row in listing.rows:
-        if row.state == "LISTEN" or owners.of(row, listing) != instance.name:
+        if row.state == "LISTEN" or owner_of(row, listing, owners) != instance.name:
             continue
         outward = row.local_port not in served
         held.append(Held(row, outward, _peer(row, outward, listing, owners)))
@@ -103,14 +117,14 @@ def _peer(row: SocketRow, outward: bool, listing: Listing, owners: Owners) -> st
 
 
 @lru_cache(maxsize=4)
-def _far_ends(listing: Listing) -> dict[tuple[str, int, str, int | None], SocketRow]:
+def _far_ends(listing: Listing) -> dict[tuple[str, int | None, str, int | None], SocketRow]:
     """The connections of a listing by their four-tuple."""
     return {(r.local, r.local_port, r.peer, r.peer_port): r for r in listing.rows if r.state != "LISTEN"}
 
 
 def listeners(instance: Instance, listing: Listing, owners: Owners) -> Iterator[ListenerRow]:
     for row in sorted(listing.rows, key=lambda r: r.local_port):
-        if row.state == "LISTEN" and owners.of(row, listing) == instance.name:
+        if row.state == "LISTEN" and owner_of(row, listing, owners) == instance.name:
             yield ListenerRow(row.local, row.local_port, row.recv_q, row.send_q or None, held_by(row))
 
 

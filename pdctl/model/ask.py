@@ -45,7 +45,8 @@ class HttpAsk:
 @dataclass(frozen=True, slots=True)
 class CommandAsk:
     """One command on a host, as a list of arguments: quoted at one door, secrets shown masked. ``timeout`` in
-    seconds over the whole run, ``cap`` in bytes of each output stream. ``become`` asks for the host's sudo."""
+    seconds over the whole run, ``cap`` in bytes of each output stream. ``become`` asks for the host's sudo. ``about``
+    are further keys of its answer (pid, title, path); ``shown`` is what to show in place of a long script."""
 
     subject: str
     fact: Fact
@@ -55,8 +56,12 @@ class CommandAsk:
     cap: int = 64 * MEGABYTE
     become: bool = False
     stdin: bytes | None = None
+    about: tuple[tuple[str, object], ...] = ()
+    shown: str | None = None
 
     def __str__(self) -> str:
+        if self.shown is not None:
+            return self.shown
         return " ".join("***" if isinstance(word, Secret) else shlex.quote(word) for word in self.argv)
 
 

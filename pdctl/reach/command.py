@@ -147,7 +147,7 @@ def answer_of(ask: CommandAsk, outcome: Outcome, *, clock: Clock, started: float
         error=judged.error,
         detail=_masked(judged.detail, ask) if judged.detail else None,
         body=outcome.stdout if outcome.stdout or judged.status is not None else None,
-        more={"stderr": stderr} if stderr else {},
+        more={**dict(ask.about), **({"stderr": stderr} if stderr else {})},
     )
 
 

@@ -30,12 +30,24 @@ def run_scheduler_process(stuck: bool) -> None:
 def event_loop_overlap_disagg_decode(stuck: bool) -> None:
     while True:
         if stuck:
-            all_reduce()
+            process_batch_result()
         recv_requests()
 
 
 def recv_requests() -> None:
-    time.sleep(0.05)
+    broadcast_pyobj()
+
+
+def broadcast_pyobj() -> None:
+    broadcast()
+
+
+def broadcast() -> None:
+    time.sleep(3600)
+
+
+def process_batch_result() -> None:
+    all_reduce()
 
 
 def all_reduce() -> None:
