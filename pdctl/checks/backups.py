@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import PurePosixPath
 
 from pdctl.model.host import ScriptFile
@@ -21,6 +21,7 @@ _CLOCK = re.compile(r"(?<![\d-])([0-2]\d)[:]?([0-5]\d)[:]?([0-5]\d)(?!\d)")
 HALF_HOUR_S = 1800
 ODD_ZONES_S = (20700, 31500, 45900)  # +05:45, +08:45, +12:45
 ZONES_S = 14 * 3600
+SAME_S = 90
 NEAR = timedelta(minutes=5)
 
 
@@ -63,45 +64,69 @@ def _looks_kept(rest: str) -> bool:
     return bool(_MARK.search(rest) or _NUMBERED.search(rest) or _DATE.search(rest) or _EPOCH.search(rest))
 
 
-def backup_of(file: ScriptFile, path: str) -> Backup:
-    """A backup with its time: from the name where it holds one, completed from mtime; else mtime."""
+def backup_of(file: ScriptFile, path: str, zone: tzinfo | None = None) -> Backup:
+    """A backup with its time: from the name where it holds one, completed from mtime; else mtime. ``zone`` is the
+    host's, in which names are meant; where it is not known, any that fits mtime is."""
     rest = _rest(PurePosixPath(path), PurePosixPath(file.path).name) or file.path
-    named = named_time(rest, file.mtime)
+    named = named_time(rest, file.mtime, zone or UTC)
     if named is None:
         return Backup(file, file.mtime)
     if file.mtime is None:
         return Backup(file, named)
     apart = abs((file.mtime - named).total_seconds())
-    if _is_zone(apart):  # the name is in the host's own time: mtime is the same moment
-        return Backup(file, file.mtime)
+    if apart <= SAME_S or (zone is None and _is_zone(apart)) or _is_utc(rest, file.mtime):
+        return Backup(file, file.mtime)  # the same moment: mtime knows its seconds
     return Backup(file, named, disagrees=apart > NEAR.total_seconds())
+
+
+def _is_utc(rest: str, mtime: datetime) -> bool:
+    """Whether the name is in UTC, whatever the host's zone: ``date -u`` was used."""
+    named = named_time(rest, mtime.astimezone(UTC), UTC)
+    return named is not None and abs((mtime - named).total_seconds()) <= SAME_S
 
 
 def _is_zone(apart: float) -> bool:
     """Whether two times differ by what zones differ by."""
     drift = min(apart % HALF_HOUR_S, HALF_HOUR_S - apart % HALF_HOUR_S)
     odd = min(abs(apart - zone) for zone in ODD_ZONES_S)
-    return apart <= ZONES_S and min(drift, odd) <= 90
+    return apart <= ZONES_S and min(drift, odd) <= SAME_S
 
 
-def named_time(rest: str, mtime: datetime | None) -> datetime | None:
+def named_time(rest: str, mtime: datetime | None, zone: tzinfo = UTC) -> datetime | None:
     """The time a name tells: date and time of day, a date alone (its end), seconds since 1970, or a time of day alone
-    on mtime's day. Taken as UTC; None where it tells none."""
+    on mtime's day. Taken in ``zone`` unless it ends in Z; None where it tells none."""
     epoch = _EPOCH.search(rest)
     if epoch:
         return datetime.fromtimestamp(int(epoch[1]), UTC)
     found = _DATE.search(rest)
     if found:
-        return _dated(found, mtime)
+        return _dated(found, mtime, UTC if rest[found.end() : found.end() + 1] == "Z" else zone)
     clock = _CLOCK.search(rest)
-    if clock is None or mtime is None or int(clock[1]) > 23:
+    return _clocked(clock[1], clock[2], clock[3], mtime, zone) if clock else None
+
+
+def _clocked(first: str, second: str, third: str, mtime: datetime | None, zone: tzinfo) -> datetime | None:
+    """Six digits: a time of day on mtime's day; where they are that day itself (261112), or no time of day, a date."""
+    local = mtime.astimezone(zone) if mtime is not None else None
+    if local is not None and f"{local:%y%m%d}" == first + second + third:
+        return mtime
+    if int(first) > 23:
+        return _day_of(2000 + int(first), int(second), int(third), zone)
+    if local is None:
         return None
-    return mtime.replace(hour=int(clock[1]), minute=int(clock[2]), second=int(clock[3]), microsecond=0)
+    return local.replace(hour=int(first), minute=int(second), second=int(third), microsecond=0)
 
 
-def _dated(found: re.Match[str], mtime: datetime | None) -> datetime | None:
+def _day_of(year: int, month: int, day: int, zone: tzinfo) -> datetime | None:
     try:
-        day = datetime(int(found[1]), int(found[2]), int(found[3]), tzinfo=UTC)
+        return datetime(year, month, day, 23, 59, tzinfo=zone)
+    except ValueError:
+        return None
+
+
+def _dated(found: re.Match[str], mtime: datetime | None, zone: tzinfo) -> datetime | None:
+    try:
+        day = datetime(int(found[1]), int(found[2]), int(found[3]), tzinfo=zone)
         if found[4] is None:
             same_day = mtime is not None and abs((mtime - day).total_seconds()) < 2 * 86400
             return mtime if same_day else day.replace(hour=23, minute=59)
@@ -110,9 +135,9 @@ def _dated(found: re.Match[str], mtime: datetime | None) -> datetime | None:
         return None
 
 
-def backups_of(script: ScriptFile, files: Iterable[ScriptFile]) -> tuple[Backup, ...]:
+def backups_of(script: ScriptFile, files: Iterable[ScriptFile], zone: tzinfo | None = None) -> tuple[Backup, ...]:
     """The backups of a script among files, oldest first; those without any time come first."""
-    kept = [backup_of(f, script.path) for f in files if is_backup_of(script.path, f.path)]
+    kept = [backup_of(f, script.path, zone) for f in files if is_backup_of(script.path, f.path)]
     return tuple(sorted(kept, key=lambda b: (b.when is not None, b.when or datetime.min.replace(tzinfo=UTC))))
 
 

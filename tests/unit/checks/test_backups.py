@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -97,3 +97,34 @@ def test_the_baseline_is_the_newest_before_the_script_or_the_moment_asked() -> N
     last = baseline(restored, kept)
     assert last is not None and last.name == "serve.sh.orig"
     assert baseline(script, ()) is None
+
+
+KOLKATA = timezone(timedelta(hours=5, minutes=30))
+
+
+def test_names_are_meant_in_the_hosts_zone_where_it_is_known() -> None:
+    kept = backup_of(file("serve.sh.20261112-0750.bak", datetime(2026, 11, 12, 2, 20, 30, tzinfo=UTC)), SCRIPT, KOLKATA)
+    assert kept.when == datetime(2026, 11, 12, 2, 20, 30, tzinfo=UTC) and not kept.disagrees
+    other = backup_of(file("serve.sh.20261112-0750.bak", datetime(2026, 11, 12, 4, 20, tzinfo=UTC)), SCRIPT, KOLKATA)
+    assert other.when == datetime(2026, 11, 12, 2, 20, tzinfo=UTC) and other.disagrees, "two hours are no zone there"
+    bare = backup_of(file("serve.sh.TAG_132203.bak", datetime(2026, 11, 12, 7, 52, 3, tzinfo=UTC)), SCRIPT, KOLKATA)
+    assert bare.when == datetime(2026, 11, 12, 7, 52, 3, tzinfo=UTC) and not bare.disagrees
+
+
+@pytest.mark.parametrize("name", ["serve.sh.2026-11-12T02:20:00Z.bak", "serve.sh.20261112-0220.bak"])
+def test_a_name_in_utc_is_known_as_such(name: str) -> None:
+    kept = backup_of(file(name, datetime(2026, 11, 12, 2, 20, 8, tzinfo=UTC)), SCRIPT, KOLKATA)
+    assert kept.when == datetime(2026, 11, 12, 2, 20, 8, tzinfo=UTC) and not kept.disagrees
+
+
+@pytest.mark.parametrize(
+    ("name", "mtime", "when"),
+    [
+        ("serve.sh.261112.bak", datetime(2026, 11, 12, 9, 1, tzinfo=UTC), datetime(2026, 11, 12, 9, 1, tzinfo=UTC)),
+        ("serve.sh.261110.bak", NOON, datetime(2026, 11, 10, 23, 59, tzinfo=UTC)),
+        ("serve.sh.991399.bak", NOON, NOON),
+        ("serve.sh.091500.bak", NOON, datetime(2026, 11, 12, 9, 15, tzinfo=UTC)),
+    ],
+)
+def test_six_digits_are_a_time_of_day_or_else_a_day(name: str, mtime: datetime, when: datetime) -> None:
+    assert backup_of(file(name, mtime), SCRIPT).when == when
