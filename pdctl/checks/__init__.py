@@ -90,40 +90,12 @@ def judge(window: Window, cluster: Cluster, *, only: Collection[str] = (), skip:
         window.start,
         window.end,
         window.samples(),
-        tuple(causes_first(by_weight(_once(findings)))),
+        tuple(by_weight(_once(findings))),
         tuple(_once(v for v in verdicts if isinstance(v, Unchecked))),
         tuple(instance_report(window, cluster, i) for i in cluster.instances),
         tuple(_once(v for v in verdicts if isinstance(v, RuledOut))),
         broken,
     )
-
-
-# What can follow from what: a consequence is told after its cause, where both are equally bad.
-FOLLOWS: dict[str, frozenset[str]] = {
-    "router-circuit-open": frozenset(
-        {"peer-stale", "transfer-pair-broken", "scheduler-stopped", "engine-crashed", "device-hang", "role-mismatch"}
-    ),
-    "request-pinned": frozenset({"ranks-diverged", "device-hang", "engine-crashed", "scheduler-stopped"}),
-    "transfer-pair-broken": frozenset({"peer-stale", "role-mismatch"}),
-    "router-holds-requests": frozenset({"scheduler-stopped", "engine-crashed", "accept-queue-full"}),
-    "scheduler-stopped": frozenset({"ranks-diverged", "device-hang", "engine-crashed"}),
-}
-
-
-def causes_first(findings: list[Finding]) -> list[Finding]:
-    """The findings with each consequence after the causes that are there and as severe as itself."""
-    out: list[Finding] = []
-    waiting = list(findings)
-    while waiting:
-        free = [f for f in waiting if not any(_causes(other, f) for other in waiting if other is not f)]
-        chosen = free[0] if free else waiting[0]
-        out.append(chosen)
-        waiting.remove(chosen)
-    return out
-
-
-def _causes(cause: Finding, effect: Finding) -> bool:
-    return cause.severity == effect.severity and cause.name in FOLLOWS.get(effect.name, frozenset())
 
 
 def _wanted(check: Check, only: Collection[str], skip: Collection[str]) -> bool:

@@ -18,6 +18,7 @@ from pdctl.model.rank import Rank
 from pdctl.model.window import At, Window
 
 FRESH_S = 2.5  # a live snapshot is re-published every 50 ms; a forward pass of seconds may hold it up
+SAME_CLOCK_S = 60.0
 PROBE_PATHS = ("/health", "/health_generate")
 # Counters of requests that finished or moved on; health probes are left out of the first three by the engine itself.
 MOVES = (Gauge.REQUESTS, Gauge.PROMPT_TOKENS, Gauge.GENERATION_TOKENS, Gauge.TRANSFERS_DONE)
@@ -256,14 +257,20 @@ def pages_from(pages: tuple[At[EngineMetrics], ...], since: float) -> tuple[At[E
 
 
 def snapshot_ages(rows: tuple[tuple[At[Loads], LoadRow], ...]) -> list[float]:
-    """Age of each snapshot when it was answered, in seconds. The server's own clock dates the answer; where the two
-    clocks have nothing in common the youngest snapshot of the window is taken as new."""
-    lags = [
-        (at.value.answered if at.value.answered is not None else at.seen.at.timestamp()) - (row.timestamp or 0.0)
-        for at, row in rows
-    ]
-    base = 0.0 if lags and abs(min(lags)) < 60.0 else min(lags, default=0.0)
-    return [lag - base for lag in lags]
+    """Age of each snapshot when it was answered, in seconds. The server's own clock dates both; where a snapshot's time
+    is of another clock (they advance together, far apart) the youngest of the window is taken as new."""
+    stamps = [row.timestamp or 0.0 for _, row in rows]
+    answers = [a.value.answered if a.value.answered is not None else a.seen.at.timestamp() for a, _ in rows]
+    lags = [answer - stamp for answer, stamp in zip(answers, stamps, strict=True)]
+    if not lags or abs(min(lags)) < SAME_CLOCK_S or not _advance_together(stamps, answers):
+        return [abs(lag) for lag in lags]
+    return [lag - min(lags) for lag in lags]
+
+
+def _advance_together(stamps: list[float], answers: list[float]) -> bool:
+    """Whether the snapshots' times went on about as fast as the answers'."""
+    passed, went = max(answers) - min(answers), max(stamps) - min(stamps)
+    return passed > 0 and went >= 0.5 * passed
 
 
 def _value(page: EngineMetrics, name: Gauge, dp: int | None, whole: bool) -> float | None:

@@ -133,6 +133,36 @@ def status_of(findings: Iterable[Finding]) -> Status:
 
 
 def by_weight(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings worst first, the surest first among equals, else in the order given."""
+    """Findings worst first, causes before what can follow from them, the surest first among equals, else in the order
+    given."""
     sure = list(Confidence)
-    return sorted(findings, key=lambda f: (WORST_FIRST.index(f.severity), sure.index(f.confidence)))
+    ranked = sorted(findings, key=lambda f: (WORST_FIRST.index(f.severity), sure.index(f.confidence)))
+    return _causes_first(ranked)
+
+
+# What can follow from what: a consequence is told after its cause, where both are equally bad.
+FOLLOWS: Mapping[str, frozenset[str]] = {
+    "router-circuit-open": frozenset(
+        {"peer-stale", "transfer-pair-broken", "scheduler-stopped", "engine-crashed", "device-hang", "role-mismatch"}
+    ),
+    "request-pinned": frozenset({"ranks-diverged", "device-hang", "engine-crashed", "scheduler-stopped"}),
+    "transfer-pair-broken": frozenset({"peer-stale", "role-mismatch"}),
+    "router-holds-requests": frozenset({"scheduler-stopped", "engine-crashed", "accept-queue-full"}),
+    "scheduler-stopped": frozenset({"ranks-diverged", "device-hang", "engine-crashed"}),
+}
+
+
+def _causes_first(findings: list[Finding]) -> list[Finding]:
+    """The findings with each consequence after the causes that are there and as severe as itself."""
+    out: list[Finding] = []
+    waiting = list(findings)
+    while waiting:
+        free = [f for f in waiting if not any(_causes(other, f) for other in waiting if other is not f)]
+        chosen = free[0] if free else waiting[0]
+        out.append(chosen)
+        waiting.remove(chosen)
+    return out
+
+
+def _causes(cause: Finding, effect: Finding) -> bool:
+    return cause.severity == effect.severity and cause.name in FOLLOWS.get(effect.name, frozenset())

@@ -209,7 +209,8 @@ class ScriptFile:
     exports or sets; ``unsure`` names what cannot be known without running it. Secret values are masked. ``exported``
     names the variables its command sees, ``sources`` the files it reads in, ``launcher`` the program it starts,
     ``doubtful`` the variables and options whose value cannot be known from the text alone ("*": options may be added
-    from outside), ``others`` the other commands it runs, quotes taken off."""
+    from outside), ``others`` the other commands it runs, quotes taken off, ``program`` the words of its command that
+    stand before the program's own arguments (wrappers, container and image, interpreter)."""
 
     path: str
     mtime: datetime | None
@@ -223,3 +224,4 @@ class ScriptFile:
     launcher: str | None = None
     doubtful: frozenset[str] = frozenset()
     others: tuple[str, ...] = ()
+    program: tuple[str, ...] = ()
