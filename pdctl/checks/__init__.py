@@ -36,6 +36,8 @@ MODULES = (
     "responses_lost",
     "connection_leak",
     "keepalive",
+    "probe_lost",
+    "probe_fail",
     "half_open",
     "peer_stale",
     "role_mismatch",

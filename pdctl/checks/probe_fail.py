@@ -201,7 +201,7 @@ def _failing(trouble: Trouble, cluster: Cluster) -> Verdict:
         evidence=tuple(_by_kind(trouble)),
         since=path.seen.seen.at,
         limits=("what makes them fail: their pattern fits none of the faults that are known by name",),
-        next=(f"pdctl logs {path.to} --failures", f"pdctl triage", "pdctl explain endpoint-unreadable"),
+        next=(f"pdctl logs {path.to} --failures", "pdctl triage", "pdctl explain endpoint-unreadable"),
     )
 
 
