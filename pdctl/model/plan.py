@@ -94,8 +94,8 @@ class Script:
 class Footing:
     """What is known of one instance. ``process`` is its main process, None where none runs or none could be seen
     (``why``); ``state`` its unit's, as "active (running)". ``answered`` are the facts it answered over HTTP,
-    ``refused`` those it is known not to serve. ``stop_seconds``: how long systemd lets it take to stop. ``workers``: a router's, by URL, None where
-    it does not tell."""
+    ``refused`` those it is known not to serve. ``stop_seconds``: how long systemd lets it take to stop. ``workers``: a
+    router's, by URL, None where it does not tell."""
 
     instance: str
     host: str | None = None
@@ -116,11 +116,13 @@ class Footing:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who holds a lock. ``machine`` and ``pid`` name the pdctl that took it; ``token`` is that of its run."""
+    """Who holds a lock. ``machine`` (its name and the id of its boot), ``pid`` and ``born`` (seconds since the epoch)
+    name the pdctl that took it; ``token`` is of that one process, so that a resumed run is not the one before."""
 
     who: str
     machine: str
     pid: int
+    born: float
     cluster: str
     run: str
     token: str
