@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sockets": ("pdctl.commands.sockets:sockets", "show each instance's connections by peer and condition"),
     "stacks": ("pdctl.commands.stacks:stacks", "show where every scheduler rank is, by py-spy"),
     "logs": ("pdctl.commands.logs:logs", "show and filter events of engine and router logs"),
+    "diff": ("pdctl.commands.diff:diff", "compare serve scripts: backups, processes, roles, files"),
     "explain": ("pdctl.commands.explain:explain", "what a finding means and what to do, offline"),
     "findings": ("pdctl.commands.findings:findings", "list every finding there is, offline"),
     "init": ("pdctl.commands.init:init", "write pdctl.toml from URLs, asking each who it is"),

@@ -27,11 +27,13 @@ NEAR = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """One backup. ``when`` is the time it stands for, ``disagrees`` whether name and mtime tell two different ones."""
+    """One backup. ``when`` is the time it stands for, ``disagrees`` whether name and mtime tell two different ones;
+    ``by`` says where the time is from: ``name``, ``mtime``, or both where they tell the same."""
 
     file: ScriptFile
     when: datetime | None
     disagrees: bool = False
+    by: str = "mtime"
 
     @property
     def name(self) -> str:
@@ -72,11 +74,11 @@ def backup_of(file: ScriptFile, path: str, zone: tzinfo | None = None) -> Backup
     if named is None:
         return Backup(file, file.mtime)
     if file.mtime is None:
-        return Backup(file, named)
+        return Backup(file, named, by="name")
     apart = abs((file.mtime - named).total_seconds())
     if apart <= SAME_S or (zone is None and _is_zone(apart)) or _is_utc(rest, file.mtime):
-        return Backup(file, file.mtime)  # the same moment: mtime knows its seconds
-    return Backup(file, named, disagrees=apart > NEAR.total_seconds())
+        return Backup(file, file.mtime, by="name and mtime")  # the same moment: mtime knows its seconds
+    return Backup(file, named, apart > NEAR.total_seconds(), "name")
 
 
 def _is_utc(rest: str, mtime: datetime) -> bool:

@@ -63,8 +63,8 @@ def changes_between(before: ScriptFile, after: ScriptFile) -> tuple[Change, ...]
 
 
 def other_code(before: ScriptFile, after: ScriptFile) -> tuple[str, ...]:
-    """Other commands and files read in that only one of the two has."""
-    old, new = (*before.others, *before.sources), (*after.others, *after.sources)
+    """Other commands, files read in, and how the engine is started (wrappers, image), that only one of the two has."""
+    old, new = ((*s.others, *s.sources, *([" ".join(s.program)] if s.program else [])) for s in (before, after))
     return tuple([c for c in new if c not in old] + [c for c in old if c not in new])
 
 

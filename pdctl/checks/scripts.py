@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import tzinfo
 
 from pdctl.checks.backups import Backup, backups_of, is_backup_of
 from pdctl.model.answer import Fact
@@ -20,13 +21,13 @@ class Scripts:
     files: dict[str, At[ScriptFile]]
 
 
-def scripts_of(window: Window, cluster: Cluster, subject: str) -> Scripts | None:
-    """None where no script of the instance was read."""
+def scripts_of(window: Window, cluster: Cluster, subject: str, zone: tzinfo | None = None) -> Scripts | None:
+    """None where no script of the instance was read. ``zone``: its host's, in which backups' names are meant."""
     files = {at.value.path: at for at in window.seen(subject, Fact.SCRIPT, ScriptFile)}
     main = main_of(files, cluster, subject)
     if main is None:
         return None
-    return Scripts(main, backups_of(main.value, (at.value for at in files.values())), files)
+    return Scripts(main, backups_of(main.value, (at.value for at in files.values()), zone), files)
 
 
 def main_of(files: dict[str, At[ScriptFile]], cluster: Cluster, subject: str) -> At[ScriptFile] | None:

@@ -77,7 +77,14 @@ def script_of(
         launcher=read_launch(argv)[0],
         doubtful=frozenset(doubtful | doubtful_flags),
         others=tuple(mask_text(" ".join(w.text for w in r.words)) for r in scope.ran if r is not launch),
+        program=mask_argv(argv[: _program_end(argv)]),
     )
+
+
+def _program_end(argv: Sequence[str]) -> int:
+    """How many words come before the program's own arguments."""
+    found = launch_at(argv)
+    return found[1] if found else min(1, len(argv))
 
 
 def _foreign(path: str, mtime: datetime | None, text: str) -> ScriptFile:

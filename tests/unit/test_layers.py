@@ -36,6 +36,8 @@ MAY |= {
     "watch": JOINTS | {"carry", "gather", "sample", "recent", "replay"},
     "hostlook": JOINTS | {"carry", "gather", "watch"},
     "stacklook": JOINTS | {"hostlook"},
+    "filelook": JOINTS | {"hostlook"},
+    "scriptlook": JOINTS | {"hostlook", "filelook", "watch", "replay"},
     "journal": frozenset({"model"}),
     "execute": JOINTS | {"carry", "gather", "sample", "recent", "replay", "watch", "journal"},
     "demo": JOINTS | {"carry", "gather"},
