@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ps": ("pdctl.commands.ps:ps", "show the processes behind each instance"),
     "sockets": ("pdctl.commands.sockets:sockets", "show each instance's connections by peer and condition"),
     "stacks": ("pdctl.commands.stacks:stacks", "show where every scheduler rank is, by py-spy"),
+    "probe": ("pdctl.commands.probe:probe", "send real requests: which path, which kind fails"),
     "logs": ("pdctl.commands.logs:logs", "show and filter events of engine and router logs"),
     "diff": ("pdctl.commands.diff:diff", "compare serve scripts: backups, processes, roles, files"),
     "explain": ("pdctl.commands.explain:explain", "what a finding means and what to do, offline"),

@@ -34,6 +34,8 @@ MAY |= {
     "sample": JOINTS | {"carry", "gather", "recent", "replay"},
     "logbook": JOINTS,
     "watch": JOINTS | {"carry", "gather", "sample", "recent", "replay"},
+    "trials": JOINTS,
+    "probing": JOINTS | {"gather", "sample", "trials", "watch"},
     "hostlook": JOINTS | {"carry", "gather", "watch"},
     "stacklook": JOINTS | {"hostlook"},
     "filelook": JOINTS | {"hostlook"},
