@@ -8,7 +8,18 @@ from pathlib import Path
 
 import pytest
 
-KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "PDCTL_REAL_RIG", "PYTHONWARNINGS", "VIRTUAL_ENV")
+KEPT = (
+    "PATH",
+    "PDCTL_ROUTERS",
+    "PDCTL_ROUTERS_REQUIRED",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "PDCTL_REAL_RIG",
+    "PYTHONWARNINGS",
+    "VIRTUAL_ENV",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -258,6 +258,7 @@ def emit(
     that one question."""
     from pdctl import errors, outlet
 
+    outlet.keep_report(report)
     outlet.write_lines(_lines(report, output, ascii_only, pinned))
     raise typer.Exit(errors.INTERRUPTED if interrupted else exits.exit_of(report.status, fail_on))
 
