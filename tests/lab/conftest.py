@@ -58,7 +58,7 @@ def lab() -> Iterator[Lab]:
     why = why_not()
     if why is not None:
         pytest.skip(f"no lab: {why}")
-    with tempfile.TemporaryDirectory(prefix="pdctl-lab-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="lab-", ignore_cleanup_errors=True) as folder:
         bound = [ROOT, Path(sys.prefix), Path(sys.base_prefix)]
         banner = Path(folder) / "banner"
         banner.write_text("*** Authorised use only. ***\n" * 10)

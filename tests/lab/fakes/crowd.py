@@ -1,4 +1,7 @@
-"""Holds many connections to itself: python crowd.py PORT COUNT (each is two sockets), in processes of a few thousand."""
+"""Holds many connections to itself, in processes of a few thousand each: python crowd.py PORT COUNT
+
+A connection is two sockets.
+"""
 
 from __future__ import annotations
 
