@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.live_drift import main_process
-from pdctl.checks.view import ClusterView, EngineView, utc, view_of
+from pdctl.checks.provenance import utc
+from pdctl.checks.view import ClusterView, EngineView, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.engine import Gauge

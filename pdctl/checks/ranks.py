@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.memory import queue_readings
 from pdctl.checks.plateau import constant, floor_of, series_text
-from pdctl.checks.view import ClusterView, Count, EngineView, is_probe, pages_from, view_of
+from pdctl.checks.provenance import is_probe, pages_from
+from pdctl.checks.view import ClusterView, Count, EngineView, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.engine import EngineMetrics, Gauge

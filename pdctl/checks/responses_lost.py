@@ -10,9 +10,10 @@ from pdctl.checks.keepalive import paths_of
 from pdctl.checks.listings import by_subject, owners_of, ports_of
 from pdctl.checks.pinned_evidence import oldest
 from pdctl.checks.plateau import floor_of, series_text
+from pdctl.checks.provenance import timed_out
 from pdctl.checks.quiet import fresh_answers
 from pdctl.checks.trust import Inflight
-from pdctl.checks.view import ClusterView, Count, EngineView, timed_out, view_of
+from pdctl.checks.view import ClusterView, Count, EngineView, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster, Instance
 from pdctl.model.engine import EngineMetrics, Gauge

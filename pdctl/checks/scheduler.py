@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.memory import token_progress_known, token_signs
 from pdctl.checks.plateau import floor_of, series_text
+from pdctl.checks.provenance import FRESH_S, snapshot_ages, timed_out
 from pdctl.checks.trust import Counts
-from pdctl.checks.view import FRESH_S, EngineView, snapshot_ages, timed_out, view_of
+from pdctl.checks.view import EngineView, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.engine import Gauge

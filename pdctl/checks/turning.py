@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from pdctl.checks.base import saw
+from pdctl.checks.provenance import timed_out, utc
 from pdctl.checks.scheduler import frozen_rows, still_counters
 from pdctl.checks.trust import Counts
-from pdctl.checks.view import EngineView, timed_out, utc, view_of
+from pdctl.checks.view import EngineView, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.engine import EngineMetrics, Gauge, Health, ServerInfo

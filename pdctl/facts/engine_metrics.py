@@ -49,6 +49,8 @@ def read_engine(page: Page, instance: Instance | None = None) -> EngineMetrics:
         engine=engine,
         families=families,
         stages=_stages(samples, prefix),
+        stage_counts=_request_stages(samples.get(prefix + names.SGLANG_STAGE_COUNT, ())),
+        stage_sums=_request_stages(samples.get(prefix + names.SGLANG_STAGE_SUM, ())),
     )
 
 
@@ -93,7 +95,17 @@ def _values(
 
 
 def _ranked(gauge: Gauge, rows: Iterable[Sample], ranks: dict[Place, Rank]) -> Ranked:
-    """The value of each rank. ``ranks`` keeps the ranks of a page, so that each is made once."""
+    """The value of each rank."""
+    return _joined(rows, ranks, _sum_of_series if gauge in COUNTERS else _total_or_parts)
+
+
+def _summed(rows: Iterable[Sample], ranks: dict[Place, Rank]) -> Ranked:
+    """A counter's value of each rank."""
+    return _joined(rows, ranks, _sum_of_series)
+
+
+def _joined(rows: Iterable[Sample], ranks: dict[Place, Rank], join: Callable[[list[Sample]], float]) -> Ranked:
+    """``ranks`` keeps the ranks of a page, so that each is made once."""
     by_rank: dict[Rank, list[Sample]] = {}
     for sample in rows:
         labels, value = sample
@@ -104,7 +116,6 @@ def _ranked(gauge: Gauge, rows: Iterable[Sample], ranks: dict[Place, Rank]) -> R
         if rank is None:
             rank = ranks[place] = Rank(*map(_number, place))
         by_rank.setdefault(rank, []).append(sample)
-    join = _sum_of_series if gauge in COUNTERS else _total_or_parts
     return {rank: found[0][1] if len(found) == 1 else join(found) for rank, found in by_rank.items()}
 
 
@@ -165,6 +176,17 @@ def _http_active(rows: Iterable[Sample] | None) -> float | None:
 def _stages(samples: Mapping[str, list[Sample]], prefix: str) -> dict[str, float]:
     (name,) = names.SGLANG[Gauge.STAGE_SECONDS]
     return _added(_finite(samples.get(prefix + name, ())), lambda labels: labels.get(names.STAGE_LABEL, ""))
+
+
+def _request_stages(rows: Iterable[Sample]) -> dict[str, Ranked]:
+    """Each wanted stage's value by rank."""
+    by_stage: dict[str, list[Sample]] = {}
+    for sample in rows:
+        stage = sample[0].get(names.REQUEST_STAGE_LABEL, "")
+        if stage in names.REQUEST_STAGES:
+            by_stage.setdefault(stage, []).append(sample)
+    ranks: dict[Place, Rank] = {}
+    return {stage: ranked for stage, found in by_stage.items() if (ranked := _summed(found, ranks))}
 
 
 def _finish_vllm(values: dict[Gauge, Ranked], samples: Mapping[str, list[Sample]], prefix: str) -> None:

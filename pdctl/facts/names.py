@@ -59,6 +59,18 @@ SGLANG: Mapping[Gauge, tuple[str, ...]] = {
 SGLANG_HTTP_ACTIVE = "http_requests_active"
 SGLANG_HTTP_SEEN = "http_requests_total"
 STAGE_LABEL = "category"
+# A histogram of the seconds a request spent in each stage of its way, by the scheduler, from 0.5.3 on (read in the
+# sources of 0.5.3, 0.5.6, 0.5.9, 0.5.10.post1, 0.5.15, 0.5.19, 0.5.23; seen on real pages of 0.5.6 and later).
+SGLANG_STAGE_COUNT = "per_stage_req_latency_seconds_count"
+SGLANG_STAGE_SUM = "per_stage_req_latency_seconds_sum"
+REQUEST_STAGE_LABEL = "stage"
+# Those whose differences are lengths of queues: what each observes is told in checks/handoff.py.
+REQUEST_STAGES = frozenset(
+    {
+        "prefill_bootstrap", "prefill_forward", "prefill_transfer_kv_cache",
+        "decode_prepare", "decode_bootstrap", "decode_transferred",
+    }
+)  # fmt: skip
 
 VLLM: Mapping[Gauge, tuple[str, ...]] = {
     Gauge.RUNNING: ("num_requests_running",),
@@ -140,6 +152,7 @@ def _engine_wanted() -> dict[bytes, Gauge | None]:
     for prefix in SGLANG_PREFIXES:
         names |= {prefix + name: gauge for gauge, row in SGLANG.items() for name in row}
         names |= {prefix + SGLANG_HTTP_ACTIVE: None, prefix + SGLANG_HTTP_SEEN: None}
+        names |= {prefix + SGLANG_STAGE_COUNT: None, prefix + SGLANG_STAGE_SUM: None}
     for prefix in VLLM_PREFIXES:
         names |= {prefix + name: gauge for gauge, row in VLLM.items() for name in row}
     return {name.encode(): gauge for name, gauge in names.items()}

@@ -68,7 +68,9 @@ class EngineMetrics:
     the page does not hold is absent (absent is not 0). Priority parts are already folded away, duplicated series of
     one rank are their greatest. ``http_active`` are generate-like HTTP requests under way (health, metrics and other
     control endpoints left out), None where the release has no such gauge (before 0.5.8.post1). ``http_seen`` counts
-    requests ever begun by endpoint. ``sizes`` is (bytes, lines)."""
+    requests ever begun by endpoint. ``stages`` are scheduler seconds by category (0.5.20 and later). ``stage_counts``
+    and ``stage_sums`` hold, by request stage and rank, how many requests went through it since the process started and
+    for how many seconds in all (0.5.3 and later); a stage nobody went through yet is absent."""
 
     values: Mapping[Gauge, Mapping[Rank, float]]
     engine_type: str | None = None
@@ -78,6 +80,8 @@ class EngineMetrics:
     engine: str = "sglang"
     families: int = 0
     stages: Mapping[str, float] = field(default_factory=dict)
+    stage_counts: Mapping[str, Mapping[Rank, float]] = field(default_factory=dict)
+    stage_sums: Mapping[str, Mapping[Rank, float]] = field(default_factory=dict)
 
     def ranks(self, name: Gauge) -> Mapping[Rank, float]:
         return self.values.get(name, {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 from http_answers import DECODE, PREFILL, engine_page, recorded, router_page
 
@@ -277,3 +279,25 @@ def test_nan_among_http_requests_hides_no_other() -> None:
     )
     assert m.http_active == 2.0
     assert m.http_seen == {}
+
+
+def test_request_stages_of_0_5_23_under_load() -> None:
+    m = read(gzip.decompress(recorded("prefill-0.5.23-load-whole.prom.gz")))
+    assert m.stage_counts == {
+        "prefill_bootstrap": {R0: 688.0}, "prefill_forward": {R0: 688.0}, "prefill_transfer_kv_cache": {R0: 688.0},
+    }  # fmt: skip
+    assert m.stage_sums == {
+        "prefill_bootstrap": {R0: 5.206949100995189}, "prefill_forward": {R0: 14.151969752999776},
+        "prefill_transfer_kv_cache": {R0: 12.929821399995944},
+    }  # fmt: skip
+
+
+def test_request_stages_keep_their_ranks_and_leave_out_what_is_no_queue() -> None:
+    row = 'sglang:per_stage_req_latency_seconds_%s{dp_rank="%d",stage="%s"} %s\n'
+    page = 'sglang:num_running_reqs{dp_rank="0"} 0.0\n'
+    page += row % ("count", 0, "prefill_forward", 4.0) + row % ("count", 1, "prefill_forward", 7.0)
+    page += row % ("count", 0, "chunked_prefill", 9.0)
+    page += row % ("sum", 0, "prefill_forward", 0.25)
+    m = read(page)
+    assert m.stage_counts == {"prefill_forward": {Rank(dp=0): 4.0, Rank(dp=1): 7.0}}
+    assert m.stage_sums == {"prefill_forward": {Rank(dp=0): 0.25}}
