@@ -24,18 +24,26 @@ class Problem:
 @dataclass(frozen=True, slots=True)
 class Condition:
     """Something that must hold of what a step came to; an empty part asks nothing. ``found``: one of these findings is
-    in its report, unmuted. ``missing``: none of these is. ``exit``: its exit status is one of these. ``status``: the
-    report's overall status is one of these. ``not_run``: the step was not done."""
+    in its report, unmuted. ``missing``: none of these is. ``ruled_out``: the report says of each that what was seen
+    speaks against it. ``exit``: its exit status is one of these. ``status``: the report's overall status is one of
+    these. ``not_run``: the step was not done. ``of``: it is what that earlier step last came to."""
 
     found: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    ruled_out: tuple[str, ...] = ()
     exit: tuple[int, ...] = ()
     status: tuple[Status, ...] = ()
     not_run: bool = False
+    of: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every finding it asks about."""
+        return (*self.found, *self.missing, *self.ruled_out)
 
     @property
     def is_empty(self) -> bool:
-        return not (self.found or self.missing or self.exit or self.status or self.not_run)
+        return not (self.names or self.exit or self.status or self.not_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +161,7 @@ class Result:
     findings: tuple[Found, ...] = ()
     why: str = ""
     interrupted: bool = False
+    ruled_out: tuple[str, ...] = ()
 
     def names(self) -> frozenset[str]:
         """The names of its findings, muted ones aside."""

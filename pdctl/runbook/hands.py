@@ -1,0 +1,283 @@
+"""Doing what one step says: the words to run, a person's consent where it takes one, what came of it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from pdctl.model.finding import Status
+from pdctl.model.playbook import Found, Result, Step
+from pdctl.plans.playbook_commands import Consent, consent_for, filled, subjects_of
+from pdctl.plans.playbook_course import JUDGED, gone
+from pdctl.plans.playbook_words import seconds_of
+from pdctl.reach.clock import Clock
+from pdctl.reach.own import Ran
+
+LIMIT_S = 1_800.0  # of one command that only reads
+OUTPUT = 200_000  # characters of one step's output in the transcript
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a run looks at. ``options`` name it on every command line; ``recording``: nothing changes in it, however
+    long one waits; ``shown`` is how to call it."""
+
+    options: tuple[tuple[str, str], ...]
+    cluster: str
+    instances: tuple[str, ...]
+    shown: str
+    recording: bool = False
+    demo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How to run: ``attended`` whether somebody is there to ask; ``unattended`` that questions are answered as the
+    playbook says for when nobody is; what the run was given; ``look_s`` the longest a look or wait may take; ``rounds``
+    how often each way back is taken at most; ``record`` where each look's raw answers are kept."""
+
+    target: Target
+    attended: bool = True
+    unattended: bool = False
+    given: Mapping[str, str] = field(default_factory=dict)
+    look_s: float | None = None
+    rounds: int | None = None
+    record: Path | None = None
+    ascii: bool = False
+
+
+class Desk(Protocol):
+    """The operator's: where a run is shown, and who answers."""
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Shows lines of the run."""
+
+    def output(self, line: str) -> None:
+        """Shows a line that a command printed."""
+
+    def ask(self, question: str) -> str | None:
+        """The answer to a question, None where nobody answers."""
+
+
+Runs = Callable[..., Ran]
+Options = Callable[[str], frozenset[str]]
+
+
+@dataclass(slots=True)
+class Did:
+    """What came of a step's command: its result, the command line as shown, what it printed, how often it was run."""
+
+    result: Result
+    command: str = ""
+    output: str = ""
+    unchecked: int = 0
+    looks: int = 0
+
+
+class Hands:
+    """Runs the commands of one run's steps. ``options`` tells which options a command knows, ``note`` records an event
+    of its own (a preview, a consent)."""
+
+    def __init__(
+        self, order: Order, desk: Desk, *, runs: Callable[..., Ran], options: Options, clock: Clock,
+        note: Callable[[dict[str, object], str], None],
+    ) -> None:  # fmt: skip
+        self.order = order
+        self.desk = desk
+        self.runs = runs
+        self.options = options
+        self.clock = clock
+        self.note = note
+        self._agreed: set[tuple[str, ...]] = set()
+        self._kept = 0
+
+    def do(self, step: Step, subjects: Sequence[str], number: int) -> Did:
+        """Runs the step's command, for as long as its wait says."""
+        try:
+            words = filled(step.run, subjects_of(subjects, self.order.target.instances), self.order.given)
+        except (KeyError, ValueError) as error:
+            return Did(Result(why=f"it cannot be run with what was given: {error}"))
+        words = self._shortened(words)
+        shown = shown_command(self._whole(words))
+        if why := self._impossible(words[0]):
+            return Did(Result(why=why), shown)
+        consent = consent_for(words)
+        if consent is not None:
+            refused = self._refused(step, words, consent)
+            if refused:
+                return Did(Result(why=refused), shown)
+            words = (*words, *consent.agreed)
+        self._kept = number
+        return self._waiting(step, words) if step.wait else self._once(words, changes=consent is not None)
+
+    # --- words --------------------------------------------------------------------------------------------------------
+
+    def _shortened(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """The words with no look longer than the order allows."""
+        most = self.order.look_s
+        if most is None:
+            return words
+        out = list(words)
+        for place, word in enumerate(out):
+            if word == "--for" and place + 1 < len(out):
+                out[place + 1] = _least(out[place + 1], most)
+            elif word.startswith("--for="):
+                out[place] = f"--for={_least(word.removeprefix('--for='), most)}"
+        return tuple(out)
+
+    def _whole(self, words: Sequence[str]) -> list[str]:
+        """The words with the run's target, as far as the command knows it."""
+        known = self.options(words[0])
+        target = [word for name, value in self.order.target.options if name in known for word in (name, value)]
+        ascii_only = ["--ascii"] if self.order.ascii and "--ascii" in known else []
+        return [*words, *target, *ascii_only]
+
+    def _recorded(self, words: Sequence[str]) -> list[str]:
+        record = self.order.record
+        if record is None or self.order.target.recording or "--record" not in self.options(words[0]):
+            return []
+        return ["--record", str(record / f"{self._kept:03d}-{words[0]}")]
+
+    def _impossible(self, command: str) -> str:
+        """Why the command can't be run on this target; empty where it can."""
+        known = self.options(command)
+        if self.order.target.recording and "--from" not in known and "--config" in known:
+            return f"pdctl {command} needs a live cluster, and this is a recording"
+        return ""
+
+    # --- consent ------------------------------------------------------------------------------------------------------
+
+    def _refused(self, step: Step, words: tuple[str, ...], consent: Consent) -> str:
+        """Asks a person; why it is not run, empty where they agreed."""
+        if self.order.target.recording:
+            return f"{consent.why}, and this is a rehearsal on a recording"
+        if not self.order.attended:
+            return f"{consent.why}: nobody is there to agree"
+        if words in self._agreed:
+            return ""
+        if consent.preview and (why := self._previewed(step, consent.preview)):
+            return why
+        answer = self._consent(words, consent)
+        agreed, always = _agreement(answer, consent, self.order.target.cluster)
+        self.note(
+            {"event": "consent", "step": step.name, "command": shown_command(words), "agreed": agreed, "said": answer},
+            "",
+        )
+        if always:
+            self._agreed.add(words)
+        return "" if agreed else "no consent was given"
+
+    def _consent(self, words: tuple[str, ...], consent: Consent) -> str | None:
+        cluster = self.order.target.cluster
+        self.desk.show(["", f"pdctl {shlex.join(words)}", f"  {consent.why}."])
+        if consent.named:
+            return self.desk.ask(f"Type {cluster} to do it on {cluster}, anything else to leave it: ")
+        return self.desk.ask(f"Do it on {cluster}? y (yes), a (yes, each time in this run), anything else leaves it: ")
+
+    def _previewed(self, step: Step, words: tuple[str, ...]) -> str:
+        """Shows what would be done. Why it can't be, empty where it can."""
+        self.desk.show([f"$ {shown_command(self._whole(words))}"])
+        ran = self._run(self._whole(words), LIMIT_S, self.desk.output)
+        self.note(
+            {"event": "preview", "step": step.name, "command": shown_command(words), "exit": ran.exit}, ran.output
+        )
+        if ran.interrupted:
+            raise KeyboardInterrupt
+        return "" if ran.exit in JUDGED else f"what it would do could not be told (exit {ran.exit})"
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def _once(self, words: Sequence[str], *, changes: bool = False) -> Did:
+        whole = [*self._whole(words), *self._recorded(words)]
+        shown = shown_command(whole)
+        self.desk.show([f"$ {shown}"])
+        return _did(self._run(whole, None if changes else LIMIT_S, self.desk.output), shown, 1)
+
+    def _waiting(self, step: Step, words: Sequence[str]) -> Did:
+        """Looks until the finding is gone or there, or the time is over. A recording is looked at once."""
+        wait = step.wait
+        assert wait is not None
+        whole = [*self._whole(words), *self._recorded(words)]
+        self.desk.show([f"$ {shown_command(whole)}"])
+        most = min(wait.at_most, self.order.look_s or wait.at_most)
+        until, looks = self.clock.now() + most, 0
+        while True:
+            looks += 1
+            lines: list[str] = []
+            did = _did(self._run(whole, LIMIT_S, lines.append), shown_command(whole), looks)
+            met = gone(did.result, wait.gone) if wait.gone else bool(did.result.names().intersection(wait.there))
+            over = self.order.target.recording or self.clock.now() + wait.every >= until
+            if met or over or did.result.interrupted or did.result.exit not in JUDGED:
+                for line in lines:
+                    self.desk.output(line)
+                return did
+            self.desk.show([f"  {_progress(did.result, max(until - self.clock.now(), 0.0))}"])
+            self.clock.sleep(wait.every)
+
+    def _run(self, words: Sequence[str], limit: float | None, on_line: Callable[[str], None]) -> Ran:
+        return self.runs(words, on_line=on_line, limit=limit)
+
+
+def _did(ran: Ran, shown: str, looks: int) -> Did:
+    report: Mapping[str, Any] = ran.report or {}
+    status = report.get("status")
+    why = f"ended at its limit of {LIMIT_S:.0f} s" if ran.late else ""
+    result = Result(
+        ran.exit,
+        Status(status) if status in tuple(Status) else None,
+        tuple(found_in(report)),
+        why or _last_words(ran),
+        ran.interrupted,
+        tuple(dict.fromkeys(str(row.get("what")) for row in report.get("ruled_out") or () if isinstance(row, dict))),
+    )
+    return Did(result, shown, ran.output[:OUTPUT], len(report.get("unchecked") or ()), looks)
+
+
+def _last_words(ran: Ran) -> str:
+    """What a command that did not do its work said last."""
+    if ran.exit in JUDGED:
+        return ""
+    said = [line for line in ran.output.splitlines() if line.startswith("pdctl: ")]
+    return said[-1].removeprefix("pdctl: ") if said else ""
+
+
+def found_in(report: Mapping[str, Any]) -> list[Found]:
+    """The findings of a report as JSON tells them."""
+    return [
+        Found(
+            str(row.get("name")),
+            str(row.get("severity")),
+            str(row.get("confidence")),
+            str(row.get("subject")),
+            str(row.get("summary")),
+            row.get("since"),
+            row.get("muted") is not None,
+        )
+        for row in report.get("findings") or ()
+        if isinstance(row, dict)
+    ]
+
+
+def _agreement(answer: str | None, consent: Consent, cluster: str) -> tuple[bool, bool]:
+    """Whether that is a yes, and whether for the rest of the run."""
+    said = (answer or "").strip()
+    if consent.named:
+        return said == cluster, False
+    return said.lower() in ("y", "yes", "a", "all"), said.lower() in ("a", "all")
+
+
+def _progress(result: Result, left: float) -> str:
+    names = ", ".join(sorted(result.names())) or f"nothing found, {result.status or 'no report'}"
+    return f"{names}; looking again, for {left:.0f} s at most"
+
+
+def _least(text: str, most: float) -> str:
+    seconds = seconds_of(text)
+    return text if seconds is not None and seconds <= most else f"{most:g}s"
+
+
+def shown_command(words: Sequence[str]) -> str:
+    return f"pdctl {shlex.join(words)}"
