@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from pdctl.errors import UsageError
 from pdctl.reach.clock import Clock
@@ -65,7 +65,7 @@ def written(path: Path) -> datetime:
 
 def _opened(path: Path) -> IO[bytes]:
     if path.suffix == ".gz":
-        return gzip.open(path, "rb")
+        return cast("IO[bytes]", gzip.open(path, "rb"))
     return path.open("rb")
 
 
