@@ -18,6 +18,7 @@ _OF_THE_RUN = """
 OF_THE_RUN = frozenset(_OF_THE_RUN.split())
 # Consent in writing: no file gives it.
 CONSENT = frozenset({"--yes", "-y", "--force"})
+APART = frozenset({"--restart"})  # one change leads to another
 ENDLESS = frozenset({"--follow", "-f", "--watch"})
 
 
@@ -53,7 +54,7 @@ _READS = Kind()
 COMMANDS: Mapping[str, Kind] = {
     "triage": _JUDGES,
     "pinned": _JUDGES,
-    "check": _JUDGES,
+    "check": Kind(reports=True, risky=frozenset({"--out", "--record-on-fail"})),
     "sample": Kind(bounds=frozenset({"--for", "--count", "-n"})),
     "ps": _JUDGES,
     "sockets": _JUDGES,
@@ -65,10 +66,11 @@ COMMANDS: Mapping[str, Kind] = {
     "history": _READS,
     "explain": _READS,
     "findings": _READS,
-    "probe": Kind(reports=True, risky=frozenset({"--load"})),
+    "probe": Kind(reports=True, risky=frozenset({"--load", "--save"}), preview=("--plan",)),
     "restart": Kind(reports=True, always=True, harmless=frozenset({"--plan"}), preview=("--plan",), agreed=("--yes",),
                     named=True),
-    "script": Kind(always=True, agreed=("--yes",), named=True),
+    "script": Kind(always=True, harmless=frozenset({"--dry-run"}), preview=("--dry-run",), agreed=("--yes",),
+                   named=True),
     "mute": Kind(always=True, harmless=frozenset({"--list"})),
 }  # fmt: skip
 _PLACE = re.compile(r"\{([^{}]*)\}")
@@ -84,7 +86,8 @@ def consent_for(words: Sequence[str]) -> Consent | None:
         return Consent("it changes the cluster", preview, kind.agreed, kind.named)
     risky = sorted(given & kind.risky)
     if risky:
-        return Consent(f"{' '.join(risky)} does more than read")
+        preview = (*words, *kind.preview) if kind.preview and "--load" in risky else ()
+        return Consent(f"{' '.join(risky)} does more than read", preview)
     return None
 
 
@@ -141,6 +144,8 @@ def faults_of_words(words: Sequence[str]) -> tuple[str, str] | None:
             return f"{name} is for a person to say", "Leave it out: the run asks before anything is changed."
         if name in OF_THE_RUN:
             return f"{name} is for the run to say", f"Leave it out: pdctl playbook run NAME {name} ..."
+        if name in APART:
+            return f"{name} is a step of its own", "Make a step with run: [restart]"
         if name in ENDLESS:
             return f"{name} never ends", "Leave it out."
     bounds = COMMANDS[command].bounds
