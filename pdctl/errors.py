@@ -5,12 +5,15 @@
       InventoryError      64   pdctl.toml (or a URL given instead) cannot be read
       CaptureError        64   a capture cannot be read
       StepFailed          75   a step of an action failed, and the action stopped there
+      Busy                 3   another run is at it, so this one did not look: unknown
+      OutOfTime            3   time was up before there was a verdict: unknown
 
 What is wrong with the *cluster* is never an exception: it is a finding, or an answer that was missed.
 """
 
 from __future__ import annotations
 
+UNKNOWN = 3
 USAGE = 64
 INTERNAL = 70
 STEP_FAILED = 75
@@ -56,3 +59,17 @@ class StepFailed(PdctlError):
 
     kind = "step-failed"
     exit_status = STEP_FAILED
+
+
+class Busy(PdctlError):
+    """Another run of the same kind is still at it, and this one did not begin."""
+
+    kind = "busy"
+    exit_status = UNKNOWN
+
+
+class OutOfTime(PdctlError):
+    """The deadline of the whole run passed before there was a verdict."""
+
+    kind = "deadline"
+    exit_status = UNKNOWN

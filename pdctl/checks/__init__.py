@@ -69,24 +69,32 @@ ON_HOSTS = frozenset(
 HTTP_FACTS = (Fact.METRICS, Fact.LOADS, Fact.SERVER_INFO, Fact.WORKERS, Fact.HEALTH)
 
 
-def all_checks() -> tuple[Check, ...]:
-    """Every check, in order."""
-    return tuple(check for name in MODULES for check in import_module(f"pdctl.checks.{name}").CHECKS)
+def all_checks(modules: Collection[str] = MODULES) -> tuple[Check, ...]:
+    """Every check of these modules, in order."""
+    return tuple(check for name in MODULES if name in modules for check in import_module(f"pdctl.checks.{name}").CHECKS)
 
 
-def judge(window: Window, cluster: Cluster, *, only: Collection[str] = (), skip: Collection[str] = ()) -> Report:
+def judge(
+    window: Window,
+    cluster: Cluster,
+    *,
+    only: Collection[str] = (),
+    skip: Collection[str] = (),
+    modules: Collection[str] = MODULES,
+) -> Report:
     """The report on a window. ``only`` and ``skip`` name checks or findings; what they leave out is listed as not
-    checked. An error inside one check is confined to it: it is listed, and the report can't be ok."""
+    checked; of other ``modules`` than these nothing is said, and nothing imported. An error inside one check is
+    confined to it: it is listed, and the report can't be ok."""
     verdicts: list[Verdict] = []
     broken = False
-    for check in all_checks():
+    for check in all_checks(modules):
         if not _wanted(check, only, skip):
             verdicts.append(Unchecked(check.title, cluster.name, "left out by --only or --skip"))
             continue
         told, failed = _run(check, window, cluster)
         broken = broken or failed
         verdicts.extend(told)
-    findings = [v for v in verdicts if isinstance(v, Finding) and _asked_for(v.name, only, skip)]
+    findings = [v for v in verdicts if isinstance(v, Finding) and _asked_for(v.name, only, skip, modules)]
     return Report(
         cluster.name,
         window.start,
@@ -107,10 +115,10 @@ def _wanted(check: Check, only: Collection[str], skip: Collection[str]) -> bool:
     return not only or bool(names & set(only))
 
 
-def _asked_for(name: str, only: Collection[str], skip: Collection[str]) -> bool:
+def _asked_for(name: str, only: Collection[str], skip: Collection[str], modules: Collection[str]) -> bool:
     if name in skip:
         return False
-    chosen = [c for c in only if c not in {check.name for check in all_checks()}]
+    chosen = [c for c in only if c not in {check.name for check in all_checks(modules)}]
     return not chosen or name in chosen or bool(set(only) - set(chosen))
 
 

@@ -20,6 +20,8 @@ from pdctl.model.secrets import is_masked
 
 BAD = (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError)
 MISSED = "missed"
+SUBJECT, FACT, KIND = 0, 1, 7  # places in a row
+RANKED = "by rank"  # no gauge and no stage is called that
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,21 @@ def _packed(packer: Packer, value: object) -> list[Any]:
     for name in packer.fields:
         there = packer.special.get(name)
         field = getattr(value, name)
-        out.append(there[0](field) if there else dict(field) if isinstance(field, Mapping) else field)
+        out.append(there[0](field) if there else _plain(field) if isinstance(field, Mapping) else field)
     return out
+
+
+def _plain(field: Mapping[Any, Any]) -> dict[str, Any]:
+    """A mapping as JSON has it; one by name and rank gets an envelope that tells it from others."""
+    if any(isinstance(value, Mapping) for value in field.values()):
+        return {RANKED: {str(name): _by_word(ranks) for name, ranks in field.items()}}
+    return dict(field)
+
+
+def _back(value: Any) -> Any:
+    if isinstance(value, dict) and RANKED in value:
+        return {name: _by_rank(words) for name, words in value[RANKED].items()}
+    return value
 
 
 def _unpacked(packer: Packer, values: list[Any]) -> Any:
@@ -76,7 +91,7 @@ def _unpacked(packer: Packer, values: list[Any]) -> Any:
         raise ValueError(f"{len(values)} values for {packer.kind.__name__}")
     return packer.kind(
         *(
-            packer.special[name][1](value) if name in packer.special else value
+            packer.special[name][1](value) if name in packer.special else _back(value)
             for name, value in zip(packer.fields, values, strict=True)
         )
     )
@@ -110,11 +125,19 @@ def _rows_of(kind: type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
 
 
 def _ranked(values: Mapping[Gauge, Mapping[Rank, float]]) -> dict[str, dict[str, float]]:
-    return {name.value: {_word(rank): value for rank, value in ranks.items()} for name, ranks in values.items()}
+    return {name.value: _by_word(ranks) for name, ranks in values.items()}
 
 
 def _unranked(values: dict[str, dict[str, float]]) -> dict[Gauge, dict[Rank, float]]:
-    return {Gauge(name): {_rank(word): value for word, value in ranks.items()} for name, ranks in values.items()}
+    return {Gauge(name): _by_rank(words) for name, words in values.items()}
+
+
+def _by_word(ranks: Mapping[Rank, float]) -> dict[str, float]:
+    return {_word(rank): value for rank, value in ranks.items()}
+
+
+def _by_rank(words: Mapping[str, float]) -> dict[Rank, float]:
+    return {_rank(word): value for word, value in words.items()}
 
 
 @cache

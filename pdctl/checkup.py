@@ -1,0 +1,316 @@
+"""A check as a machine makes it: stages under one deadline, judged together with what earlier runs saw.
+
+run = check(cluster, order)         # live, under a lock, with memory
+run = check_recorded(window, ...)   # of a recording
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pdctl.checks import judge
+from pdctl.checks.stages import STAGES, Chosen
+from pdctl.errors import Busy, PdctlError
+from pdctl.gather import Gatherer
+from pdctl.model.answer import Answer
+from pdctl.model.ask import Ask
+from pdctl.model.checkrun import CheckRun, StageRun
+from pdctl.model.cluster import Cluster, Role
+from pdctl.model.finding import Finding, Report, Status, Unchecked, by_weight
+from pdctl.model.packed import BAD
+from pdctl.model.window import Window
+from pdctl.mutes import applied, note_found
+from pdctl.reach.clock import Clock, SystemClock
+from pdctl.reach.state import Held, locked, own_folder, since_boot
+from pdctl.remember import KEEP_S, Instant, Memory, epoch, instant, joined, keep, memory_path, recall, remembered
+from pdctl.sample import SamplePlan, sample
+
+if TYPE_CHECKING:
+    from pdctl.reach.hosts import Hosts
+
+LEFT_OUT = "left out by --only or --skip"  # what judge says of a rule that was not wanted
+RESERVE_S = 1.0  # of the deadline, for judging and telling
+LOOK_ON_S = 10.0  # for evidence: what stands is told from what moves in so long
+TRENDS = "trends from one run to the next"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a check is to do. ``seconds`` None: one look; else looks ``interval_s`` apart for so long. ``deadline_s`` is
+    for everything. ``remember_s``: how far back earlier runs count, None: not at all, and they are forgotten.
+    ``stateless``: no memory and no lock (a simulation). ``evidence``: where to keep that of a run of which ``fails``
+    says that it failed."""
+
+    chosen: Chosen
+    seconds: float | None = None
+    interval_s: float = 2.0
+    timeout_s: float = 5.0
+    deadline_s: float = 20.0
+    remember_s: float | None = 900.0
+    stateless: bool = False
+    evidence: Path | None = None
+    fails: Callable[[Report], bool] = lambda report: report.status is not Status.OK
+
+
+def check(cluster: Cluster, order: Order, clock: Clock | None = None) -> CheckRun:
+    """A live check. Raises Busy when another one of the same kind is still at it."""
+    clock = clock or SystemClock()
+    with ExitStack() as stack:
+        notes: list[str] = []
+        path = None
+        if not order.stateless:
+            path = _locked_path(cluster, order, clock, stack, notes)
+        return _Check(cluster, order, clock, path, notes).run()
+
+
+def check_recorded(window: Window, cluster: Cluster, order: Order, clock: Clock | None = None) -> CheckRun:
+    """The same verdict on a recording: no memory, no lock."""
+    clock = clock or SystemClock()
+    begun = clock.now()
+    report = judged(window, cluster, order.chosen)
+    report, notes = applied(report, cluster)
+    told = (*notes, *((window.note,) if window.note else ()))
+    return CheckRun(
+        report, stages_of(order.chosen), clock.now() - begun, order.deadline_s, clock.wall(), notes=told
+    )  # fmt: skip
+
+
+def _locked_path(cluster: Cluster, order: Order, clock: Clock, stack: ExitStack, notes: list[str]) -> Path | None:
+    """The memory's file, with the lock beside it held until the stack ends; None where there can be none."""
+    import os
+
+    try:
+        path = memory_path(cluster, order.chosen.selection)
+        own_folder(path.parent)
+        note = f"process {os.getpid()}, since {clock.wall():%Y-%m-%d %H:%M:%S} UTC"
+        stack.enter_context(locked(path.with_suffix(".lock"), note))
+        return path
+    except Held as held:
+        holder = held.holder or "another process"
+        raise Busy(
+            f"a check of {cluster.name} is still running ({holder}); this one did not begin",
+            "Where checks take longer than they are apart, give them a shorter --deadline.",
+        ) from None
+    except OSError as error:
+        notes.append(f"no state can be kept, so nothing is remembered and runs may overlap: {error.strerror or error}")
+        return None
+
+
+def stages_of(chosen: Chosen, cut: dict[str, str] | None = None) -> tuple[StageRun, ...]:
+    """Every stage with why it was not run, if so."""
+    why_not = {**chosen.why_not, **(cut or {})}
+    return tuple(StageRun(s.name, s.title, s.findings, why_not.get(s.name)) for s in STAGES)
+
+
+def judged(
+    window: Window, cluster: Cluster, chosen: Chosen, more: Sequence[Finding] = (), cut: dict[str, str] | None = None
+) -> Report:
+    """The report of the stages chosen. A stage that was not run is one line, not one for each of its rules."""
+    report = judge(window, cluster, only=chosen.only, skip=chosen.skip, modules=chosen.modules)
+    stages = stages_of(chosen, cut)
+    not_run = tuple(Unchecked(f"{s.name}: {s.title}", cluster.name, s.why) for s in stages if s.why is not None)
+    rest = tuple(u for u in report.unchecked if u.why != LEFT_OUT)
+    findings = tuple(by_weight([*report.findings, *(f for f in more if f not in report.findings)]))
+    return replace(report, findings=findings, unchecked=(*rest, *not_run))
+
+
+class _Check:
+    """One live check under way."""
+
+    def __init__(self, cluster: Cluster, order: Order, clock: Clock, path: Path | None, notes: list[str]) -> None:
+        self.cluster = cluster
+        self.order = order
+        self.clock = clock
+        self.notes = notes
+        self.begun = clock.now()
+        self.until = self.begun + order.deadline_s - min(RESERVE_S, 0.2 * order.deadline_s)
+        self.more: list[Finding] = []
+        self.cut: dict[str, str] = {}
+        self._path = path
+        self._raw: list[Answer] = []
+
+    def run(self) -> CheckRun:
+        now = instant(self.clock)
+        memory = self._recalled(now)
+        with ExitStack() as stack:
+            hosts = self._hosts(stack)
+            gatherer = stack.enter_context(self._gatherer(hosts))
+            seen = self._http(gatherer)
+            start = self._start_of(gatherer)
+            seen = self._beyond_http(seen, gatherer, hosts)
+            report = self._judged(memory, seen, start)
+            report, said = applied(report, self.cluster)
+            self.notes.extend(said)
+            kept = self._evidence(report, memory, gatherer)
+        note_found(report)
+        if self._path is not None:
+            self._remember(memory, seen, start, report, kept is not None)
+        return self._made(report, memory, kept)
+
+    def left(self) -> float:
+        """Seconds in which something can still be asked."""
+        return max(0.0, self.until - self.clock.now())
+
+    # --- asking ---
+
+    def _hosts(self, stack: ExitStack) -> Hosts | None:
+        """The way to the hosts, where it is needed: importing it is not free."""
+        on_hosts = any(self.order.chosen.has(name) for name in ("sockets", "logs", "stacks"))
+        if not on_hosts and not any(host.ssh for host in self.cluster.hosts):
+            return None
+        from pdctl.reach.hosts import Hosts
+        from pdctl.watch import with_local
+
+        return stack.enter_context(Hosts(with_local(self.cluster), clock=self.clock))
+
+    def _gatherer(self, hosts: Hosts | None) -> Gatherer:
+        keeps = self._raw.append if self.order.evidence is not None else None
+        via = None if hosts is None else hosts.dial
+        return Gatherer(self.cluster, clock=self.clock, commands=hosts, via=via, on_answer=keeps)
+
+    def _http(self, gatherer: Gatherer) -> Window:
+        """One look, or looks for a while, at what instances say of themselves; then the ends of their logs."""
+        sampling = sample(gatherer, self._plan(), clock=self.clock)
+        windows = list(sampling)
+        if sampling.interrupted:
+            raise KeyboardInterrupt
+        return windows[-1]
+
+    def _plan(self) -> SamplePlan:
+        chosen, order = self.order.chosen, self.order
+        remote = {host.name for host in self.cluster.hosts if host.ssh}
+        roles = (Role.PREFILL, Role.DECODE, Role.ROUTER)
+        return SamplePlan(
+            interval_s=order.interval_s,
+            seconds=order.seconds,
+            count=1 if order.seconds is None else None,
+            facts=dict.fromkeys(roles, tuple(chosen.facts)),
+            first=dict.fromkeys(roles, tuple(chosen.once)),
+            last_asks=self._log_asks(),
+            via={i.name: i.host for i in self.cluster.instances if i.host in remote and i.host},
+            timeout_s=order.timeout_s,
+            deadline_s=self.left(),
+        )
+
+    def _log_asks(self) -> tuple[Ask, ...]:
+        if not self.order.chosen.has("logs"):
+            return ()
+        from pdctl.watch import log_ask
+
+        return tuple(log_ask(i, self.cluster) for i in self.cluster.instances if i.log)
+
+    def _start_of(self, gatherer: Gatherer) -> Instant:
+        started = gatherer.start()
+        return Instant(gatherer.started_at.timestamp(), since_boot() - (self.clock.now() - started))
+
+    def _beyond_http(self, window: Window, gatherer: Gatherer, hosts: Hosts | None) -> Window:
+        """The stages that ask hosts or send requests, in order, while there is time."""
+        for name in ("sockets", "probes", "stacks"):
+            if not self.order.chosen.has(name):
+                continue
+            from pdctl import checkup_stages as stages
+
+            if self.left() < stages.LEAST_S:
+                self.cut[name] = "no time was left before the deadline"
+                self.more.append(stages.no_time(name, self.cluster))
+                continue
+            look = stages.Look(self.cluster, self.clock, self.until, gatherer, hosts, self._keep_raw)
+            window, more = stages.LOOKS[name](look, window, name in self.order.chosen.asked)
+            self.more.extend(more)
+        return window
+
+    def _keep_raw(self, answer: Answer) -> None:
+        if self.order.evidence is not None:
+            self._raw.append(answer)
+
+    # --- judging ---
+
+    def _judged(self, memory: Memory, seen: Window, start: Instant) -> Report:
+        try:
+            window = joined(memory, seen, start)
+        except BAD:
+            memory.runs, window = (), seen
+            self.notes.append("earlier runs are forgotten: their file is damaged")
+        report = judged(window, self.cluster, self.order.chosen, self.more, self.cut)
+        blind = tuple(Unchecked(TRENDS, self.cluster.name, why) for why in self.notes)
+        return replace(report, unchecked=(*report.unchecked, *blind))
+
+    def _recalled(self, now: Instant) -> Memory:
+        if self._path is None:
+            return Memory()
+        memory = recall(self._path, now, self.order.remember_s or 0.0)
+        if memory.forgot is not None:
+            self.notes.append(f"earlier runs are forgotten: {memory.forgot}")
+        return memory
+
+    def _remember(self, memory: Memory, seen: Window, start: Instant, report: Report, kept: bool) -> None:
+        assert self._path is not None
+        now = instant(self.clock)
+        memory = remembered(memory, seen, start, now, self.order.remember_s or KEEP_S)
+        if report.status is not Status.UNKNOWN:
+            memory.last_success = now.wall
+        if not self.order.fails(report):
+            memory.failing = memory.failing_at = None
+        elif kept:
+            memory.failing, memory.failing_at = _signature(report), now.wall
+        try:
+            keep(self._path, memory, now)
+        except (OSError, *BAD) as error:
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            self.notes.append(f"this run is not remembered: {why}")
+
+    # --- evidence ---
+
+    def _evidence(self, report: Report, memory: Memory, gatherer: Gatherer) -> str | None:
+        """Where the evidence of a failure is kept that was not kept before, None where there is none to keep."""
+        if self.order.evidence is None or not self.order.fails(report):
+            return None
+        from pdctl.evidence import Evidence, is_new
+
+        if not is_new(_signature(report), memory.failing, memory.failing_at, instant(self.clock).wall):
+            return None
+        self._look_on(gatherer)
+        try:
+            return str(Evidence(self.order.evidence, self.cluster).keep(self._raw, self.clock.wall()))
+        except (PdctlError, OSError) as error:
+            self.notes.append(f"the evidence is not kept: {error}")
+            return None
+
+    def _look_on(self, gatherer: Gatherer) -> None:
+        """Goes on looking for a while: from one look nobody can tell later what stood and what moved."""
+        so_far = self.clock.now() - gatherer.start()
+        if self.left() < self.order.interval_s or (self.order.seconds or 0.0) >= LOOK_ON_S:
+            return
+        plan = replace(
+            self._plan(), seconds=so_far + min(LOOK_ON_S, self.left()), count=None, first={}, last_asks=(),
+            deadline_s=so_far + self.left(),
+        )  # fmt: skip
+        for _ in sample(gatherer, plan, clock=self.clock):
+            pass
+
+    # --- telling ---
+
+    def _made(self, report: Report, memory: Memory, kept: str | None) -> CheckRun:
+        now = self.clock.wall()
+        sees = report.status is not Status.UNKNOWN
+        return CheckRun(
+            report=report,
+            stages=stages_of(self.order.chosen, self.cut),
+            took_s=self.clock.now() - self.begun,
+            deadline_s=self.order.deadline_s,
+            ended=now,
+            runs=len(memory.runs),
+            seconds=memory.seconds,
+            last_success=now if sees else epoch(memory.last_success),
+            kept=kept,
+            notes=tuple(dict.fromkeys(self.notes)),
+        )
+
+
+def _signature(report: Report) -> str:
+    """What is wrong, so that the same fault a minute later is known for the same."""
+    return ";".join(sorted(f"{f.name}@{f.subject}" for f in report.findings if f.muted is None))

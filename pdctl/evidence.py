@@ -1,0 +1,62 @@
+"""Evidence of the moment a check failed: captures in a folder, the newest few of which are kept."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from pdctl.model.answer import Answer
+from pdctl.model.cluster import Cluster
+
+KEPT = 10
+AGAIN_S = 3600.0  # the same fault is kept again after so long
+
+
+def is_new(now: str, before: str | None, at: float | None, wall: float) -> bool:
+    """Whether a fault's evidence is to be kept: it is another than that of the last run, or that was long ago. A fault
+    that stays must not push out the moment it began."""
+    return now != before or at is None or not 0 <= wall - at < AGAIN_S
+
+
+class Evidence:
+    """The folder of one cluster's evidence; it may hold that of others, and anything else."""
+
+    def __init__(self, folder: Path, cluster: Cluster) -> None:
+        self._folder = folder
+        self._cluster = cluster
+        safe = "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else "-" for c in cluster.name)[:60]
+        self._stem = safe or "cluster"
+
+    def keep(self, answers: Iterable[Answer], now: datetime) -> Path:
+        """Writes the answers as a capture and returns where; older ones beyond ``KEPT`` go. Raises CaptureError or
+        OSError when the disk does not take it; then nothing new is there, and nothing old is gone."""
+        from pdctl.reach.capture_write import CaptureWriter
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{self._stem}-{now:%Y%m%dT%H%M%S}Z.tar.zst"
+        try:
+            with CaptureWriter(path, self._cluster) as writer:
+                for answer in sorted(answers, key=lambda a: a.t):
+                    writer.add(answer)
+        except BaseException:
+            self._clear(path)
+            raise
+        self._prune()
+        return path
+
+    def _clear(self, path: Path) -> None:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(path.with_name(path.name.replace(".tar.zst", ".partial")), ignore_errors=True)
+
+    def _prune(self) -> None:
+        """Only files whose name is one of ours, and never a folder."""
+        ours = re.compile(re.escape(self._stem) + r"-\d{8}T\d{6}Z\.tar\.zst")
+        with suppress(OSError):
+            files = sorted(p for p in self._folder.iterdir() if ours.fullmatch(p.name) and p.is_file())
+            for old in files[:-KEPT]:
+                old.unlink()
