@@ -25,9 +25,9 @@ from pdctl.gather import Gatherer
 from pdctl.model.answer import Answer, Fact, Observation, Seen, Why
 from pdctl.model.ask import HttpAsk
 from pdctl.model.cluster import Cluster, Instance
-from pdctl.model.engine import ServerInfo
+from pdctl.model.engine import Loads, ServerInfo
 from pdctl.model.probe import Attempt, Trial, row_of
-from pdctl.model.probe_plan import ProbePlan, Stage
+from pdctl.model.probe_plan import LeftOut, ProbePlan, Stage
 from pdctl.model.window import Window
 from pdctl.reach.clock import Clock, SystemClock
 from pdctl.reach.hosts import Hosts
@@ -59,13 +59,15 @@ class How:
 @dataclass(slots=True)
 class Probed:
     """What came of it. ``stopped`` says why it ended before the plan did, ``cut`` how many requests were under way
-    then. ``kept`` is where the raw answers are; ``notes`` say what went wrong with keeping them."""
+    then, ``skipped`` what was left out on the way. ``kept`` is where the raw answers are; ``notes`` say what went wrong
+    with keeping them."""
 
     window: Window
     attempts: tuple[Attempt, ...]
     stopped: str | None = None
     interrupted: bool = False
     cut: int = 0
+    skipped: tuple[LeftOut, ...] = ()
     kept: Path | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -103,17 +105,19 @@ class Probing:
         return frozenset(host.name for host in self.cluster.hosts if host.ssh)
 
     def releases(self, engines: Iterable[Instance]) -> dict[str, str | None]:
-        """The release of each engine as it says itself, None where it does not."""
+        """The release of each engine as it says itself, None where it does not. Live counts name it too, and are
+        answered by an engine whose scheduler stands still."""
         assert self._gatherer is not None
         out: dict[str, str | None] = {}
         asks: list[HttpAsk] = []
         for engine in engines:
             out[engine.name] = None
-            asks += asks_for(engine, (Fact.SERVER_INFO,), via=engine.host if engine.host in self.remote else None)
+            via = engine.host if engine.host in self.remote else None
+            asks += asks_for(engine, (Fact.LOADS, Fact.SERVER_INFO), via=via)
         for answer in self._gatherer.gather(asks, self.how.timeout_s):
             got = read(answer, self.cluster.instance(answer.subject)).got
-            if isinstance(got, Seen) and isinstance(got.value, ServerInfo):
-                out[answer.subject] = got.value.version
+            if isinstance(got, Seen) and isinstance(got.value, ServerInfo | Loads):
+                out[answer.subject] = got.value.version or out[answer.subject]
         return out
 
     def run(self, plan: ProbePlan, tell: Callable[[str], None] = lambda _: None) -> Probed:
@@ -175,7 +179,8 @@ class _Run:
         self._take()
         window = sampling.window.extended(sorted(self._probed, key=lambda o: o.t), self.clock.wall())
         made, cut = self.trials.made, self.trials.progress.cut
-        return Probed(window, made, self.stopped, interrupted, cut, self.keeper.path, self.keeper.notes)
+        skipped = tuple(self.trials.skipped)
+        return Probed(window, made, self.stopped, interrupted, cut, skipped, self.keeper.path, self.keeper.notes)
 
     def _look(self, window: Window) -> bool:
         """After each round of asking: begins, watches how the cluster bears it, and tells when enough was seen."""
@@ -190,7 +195,7 @@ class _Run:
             return self._suffers(window)
         self._ended_at = self._ended_at or self.clock.now()
         self._after += 1
-        trouble = any(not a.good and a.kind != "abort" for a in self.trials.made)
+        trouble = any(a.error == "read-timeout" or a.kind == "abort" for a in self.trials.made)
         return self._after > AFTER and self.clock.now() - self._ended_at >= (AFTER_TROUBLE if trouble else 0.0)
 
     def _suffers(self, window: Window) -> bool:

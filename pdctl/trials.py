@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pdctl.model.probe import Attempt, Trial
-from pdctl.model.probe_plan import ProbePlan, Stage
+from pdctl.model.probe_plan import LeftOut, ProbePlan, Stage
 from pdctl.plans.probe import CONTROLS, SETTLE, SHORT
 from pdctl.reach.generation import question_of
 from pdctl.reach.probe_answer import Question
@@ -19,6 +19,7 @@ from pdctl.reach.prober import Got, Prober
 WORDS = 40  # of filling in each turn: what makes a conversation grow
 LEAVES = (0.05, 1.0)  # seconds after which the first and the last client of a burst leave
 PATIENCE = 2.0  # seconds for requests to end once they are called off
+DEAD = "not even one generation alone works"
 GIVE_UP = 2  # failures after which a conversation ends
 
 Job = Callable[[], None]
@@ -36,11 +37,13 @@ class Progress:
 
 class Trials:
     """Carries a plan out in threads of its own. ``on_stage`` gets each stage with its attempts once it is over, what
-    there is of it where it was called off; it is called in those threads. ``error`` is what broke, if anything."""
+    there is of it where it was called off; it is called in those threads. A path on which not even one generation works
+    is asked nothing more: ``skipped``. ``error`` is what broke, if anything."""
 
     def __init__(self, prober: Prober, plan: ProbePlan, on_stage: Callable[[Stage, tuple[Attempt, ...]], None]) -> None:
         self.progress = Progress()
         self.error: BaseException | None = None
+        self.skipped: list[LeftOut] = []
         self._prober = prober
         self._plan = plan
         self._on_stage = on_stage
@@ -72,15 +75,19 @@ class Trials:
             self._thread.join(PATIENCE)
 
     def _run(self) -> None:
+        dead: set[str] = set()
         for step in self._plan.steps:
+            self.skipped += [LeftOut(s.way.name, s.trial, DEAD) for s in step if s.way.name in dead]
             self.progress.stage = ", ".join(dict.fromkeys(stage.title for stage in step))
-            runs = [_Run(self._prober, stage, self) for stage in step]
-            if step and step[0].trial is Trial.IDLE:
+            runs = [_Run(self._prober, stage, self) for stage in step if stage.way.name not in dead]
+            if step[0].trial is Trial.IDLE:
                 _idle(runs, self)
             else:
-                self.together([partial(run.stage_of) for run in runs])
+                self.together([run.stage_of for run in runs])
             for run in runs:
                 self._on_stage(run.stage, tuple(run.attempts))
+                if run.stage.trial is Trial.ONE and not any(a.good for a in run.attempts):
+                    dead.add(run.stage.way.name)
             if self._prober.is_off or self.error is not None:
                 return
 
@@ -253,11 +260,11 @@ class _Run:
 
     def _keep(self, make: Callable[[], Got], *, close: bool = True) -> Got:
         """Makes an attempt and keeps it. A request that was called off counts as cut, and is no attempt."""
+        if self.prober.is_off:
+            raise CalledOff
         self.trials.began()
         attempt: Attempt | None = None
         try:
-            if self.prober.is_off:
-                raise CalledOff
             got = make()
             attempt = got.attempt
         finally:

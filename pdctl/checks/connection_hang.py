@@ -130,7 +130,7 @@ def shown(attempts: tuple[Attempt, ...], most: int = 4) -> str:
             f"round {a.round}" if a.round is not None else "",
             f"{a.idle_s:g} s idle" if a.idle_s is not None else "",
         ]
-        told += [f"no answer in {a.took:g} s" if a.error in HUNG and a.took else str(a.error)]
+        told += [f"no answer in {a.took:.3g} s" if a.error in HUNG and a.took else str(a.error)]
         words.append(" ".join(t for t in told if t))
     return ", ".join(words) + (" .." if len(attempts) > most else "")
 

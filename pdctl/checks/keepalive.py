@@ -29,6 +29,7 @@ DEFAULTS = (
     (3600.0, "envoy's idle_timeout"),
     (7200.0, "Linux's tcp_keepalive_time"),
 )
+SEEN_LATE = 0.3  # seconds after which a closing is seen at the latest
 # How a connection that the other side closed, or forgot, ends for the one that uses it again.
 CLOSED = frozenset({"reset", "truncated", "read-timeout", "other"})
 
@@ -123,10 +124,13 @@ def summary(
         return (
             f"{way}: fresh connections work, reused ones fail after {fails:g} s idle and more (none was seen to work)"
         )
-    known = [f"{seconds:g} s is {what}" for seconds, what in DEFAULTS if works < seconds <= fails]
     between = f"the keep-alive timeout lies between {works:g} and {fails:g} s"
+    low, high = works, fails
     if seen_closing:
-        between = f"it closes them after {seen_closing[0].values['closed_after']:.1f} s"
+        after = float(str(seen_closing[0].values["closed_after"]))
+        between = f"it closes them after {after:.1f} s"
+        low, high = 0.95 * after - SEEN_LATE, 1.05 * after
+    known = [f"{seconds:g} s is {what}" for seconds, what in DEFAULTS if low < seconds <= high]
     hint = f" ({'; '.join(known)})" if known else ""
     return f"{way}: reused connections work up to {works:g} s idle and fail from {fails:g} s on: {between}{hint}"
 

@@ -198,11 +198,26 @@ def _failing(trouble: Trouble, cluster: Cluster) -> Verdict:
         path.to,
         f"{len(bad)} of {len(trouble.made)} requests to {named(path, cluster)} {said}: {trouble.what}",
         confidence=Confidence.CERTAIN,
-        evidence=tuple(_by_kind(trouble)),
+        evidence=(
+            Evidence(f"in all: {trouble.what}", values={"what": sorted({wrong_word(a, f) or "" for a, f in bad})}),
+            *_by_kind(trouble),
+        ),
         since=path.seen.seen.at,
         limits=("what makes them fail: their pattern fits none of the faults that are known by name",),
         next=(f"pdctl logs {path.to} --failures", "pdctl triage", "pdctl explain endpoint-unreadable"),
     )
+
+
+def is_of_probe(finding: Finding) -> bool:
+    """Whether a finding is this rule's own about requests that fail."""
+    return finding.name == "endpoint-unreadable" and any("what" in e.values for e in finding.evidence)
+
+
+def is_of_server(finding: Finding) -> bool:
+    """Whether all of those requests hang or are answered with an error of the server's: what a cluster that can't serve
+    them does, whatever the reason."""
+    words = next((e.values["what"] for e in finding.evidence if "what" in e.values), ())
+    return isinstance(words, list) and all(word == HUNG or str(word).startswith("HTTP 5") for word in words)
 
 
 def _by_kind(trouble: Trouble) -> Iterator[Evidence]:

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 from statistics import median
 
+from pdctl.checks.router import OPEN, same_url
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster, Role
 from pdctl.model.probe import Attempt, Attempts, Cell, Fate, Matrix, Row, Spread, Told, Trial
+from pdctl.model.router import RouterMetrics
 from pdctl.model.window import Window
 
 INSIDE_OUT = (Role.PREFILL, Role.DECODE, Role.ROUTER, Role.PROXY)
@@ -59,7 +61,8 @@ def matrix_of(window: Window, cluster: Cluster, left_out: Iterable[tuple[str, Tr
     rows = [_row(key, rows, cluster, why) for key, rows in paths.items()]
     rows.sort(key=lambda row: (_depth(row), row.via == "proxy"))
     trials = tuple(t for t in Trial if any(row.cells[t].fate is not Fate.NOT_RUN for row in rows))
-    return Matrix(tuple(rows), trials, tuple(_remarks(rows, paths)))
+    remarks = (*_remarks(rows, paths), *_tried_out(window, cluster, rows))
+    return Matrix(tuple(rows), trials, remarks)
 
 
 def _depth(row: Row) -> int:
@@ -108,10 +111,11 @@ def _idle_cell(rows: list[Attempt], made: tuple[Attempt, ...]) -> Cell:
     works = [a.idle_s for a in reused if a.good and a.idle_s is not None and (fails is None or a.idle_s < fails)]
     if not reused and worst(fates) is Fate.GOOD:
         return Cell(Fate.NOT_RUN, len(rows), why="it closes the connection after each answer")
+    counted = reused or rows
     return Cell(
         worst(fates),
-        len(reused),
-        sum(1 for a in reused if a.good),
+        len(counted),
+        sum(1 for a in counted if a.good),
         dict(Counter(word for a, fate in zip(rows, fates, strict=True) if (word := wrong_word(a, fate)))),
         took=spread(a.took for a in reused if a.good),
         idle_ok_s=max(works, default=None),
@@ -224,3 +228,18 @@ def _slower(outer: Row, inner: Row) -> Iterator[str]:
                 f"{outer.to} adds {out.median - in_.median:.2f} s before the first token ({trial.value}: "
                 f"{out.median:.2f} s against {in_.median:.2f} s at {inner.to}, medians of {out.count} and {in_.count})"
             )
+
+
+def _tried_out(window: Window, cluster: Cluster, rows: list[Row]) -> Iterator[str]:
+    """Breakers that were open and are not any more: a router tries a worker out with the next request once its breaker
+    has been open for long enough, so the probe's requests may have closed it."""
+    probed = {row.to for row in rows if row.opened}
+    for router in (r for r in cluster.routers if r.name in probed or any(row.via == "proxy" for row in rows)):
+        pages = window.seen(router.name, Fact.METRICS, RouterMetrics)
+        for worker, state in pages[0].value.breaker.items() if pages else ():
+            if state == OPEN and pages[-1].value.breaker.get(worker) != OPEN:
+                name = next((i.name for i in cluster.engines if same_url(i.url, worker)), worker)
+                yield (
+                    f"{router.name}'s breaker of {name} was open when the probe began and is not any more: its "
+                    "requests, or another client's, were what the router tried it out with"
+                )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -256,6 +257,7 @@ def _run(probing: Probing, plan: ProbePlan, wish: Wish) -> tuple[Result, bool]:
     for line in said(probed):
         outlet.say(line)
     stopped = "interrupted" if probed.interrupted else probed.stopped
+    plan = replace(plan, left_out=(*plan.left_out, *probed.skipped))
     return Result(probed.window, probing.cluster, plan, deadline, stopped), probed.interrupted
 
 

@@ -62,13 +62,14 @@ def matrix_lines(matrix: Matrix, look: Look) -> Iterator[str]:
     widths = [
         max(columns(line[i]) + (2 if i and n else 0) for n, line in enumerate(table)) for i in range(len(table[0]))
     ]
-    if sum(widths) + len(GAP) * len(widths) > look.width:
+    gap = next((g for g in (GAP, " ") if len(GAP) + sum(widths) + len(g) * (len(widths) - 1) <= look.width), None)
+    if gap is None:
         yield from _stacked(rows, matrix.trials, look)
     else:
         heads = zip(table[0], widths, strict=True)
-        yield GAP + look.paint(GAP.join(pad(word, width) for word, width in heads).rstrip(), "dim")
+        yield GAP + look.paint(gap.join(pad(word, width) for word, width in heads).rstrip(), "dim")
         for row, line in zip(rows, table[1:], strict=True):
-            yield GAP + GAP.join(_cells(row, line, matrix.trials, widths, look)).rstrip()
+            yield GAP + gap.join(_cells(row, line, matrix.trials, widths, look)).rstrip()
     yield from _times(rows, matrix.trials, look)
 
 
@@ -96,7 +97,7 @@ def cell_words(cell: Cell, trial: Trial) -> str:
     if cell.fate in BROKEN:
         return f"{cell.tried - cell.good}/{cell.tried} {WORD[cell.fate]}"
     if trial is Trial.IDLE:
-        return f"ok to {cell.idle_ok_s:g} s" if cell.idle_ok_s is not None else "ok"
+        return f"ok {cell.idle_ok_s:g} s" if cell.idle_ok_s is not None else "ok"
     if trial is Trial.ABORTS:
         return "ok after"
     if cell.tried == 1 and cell.took is not None:
