@@ -78,8 +78,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step. ``run`` is a command of pdctl as a list of words, empty where the step runs none; ``end`` the verdict
-    it ends with, ``as_found`` that it ends with whatever was found."""
+    """One step. ``run`` is a command of pdctl as a list of words, empty where the step runs none; ``optional``: the run
+    goes on, and may end well, where it could not be done; ``end`` the verdict it ends with, ``as_found`` that it ends
+    with whatever was found."""
 
     name: str
     line: int
@@ -92,6 +93,7 @@ class Step:
     next: tuple[Case, ...] = ()
     end: Status | None = None
     as_found: bool = False
+    optional: bool = False
 
     @property
     def ends(self) -> bool:

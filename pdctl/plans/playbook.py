@@ -181,6 +181,7 @@ def _step_of(row: StepRow, line: int, times: Mapping[str, float]) -> Step:
         tuple(_case(case) for case in row.next),
         Status(row.end.value) if row.end not in (None, Verdict.AS_FOUND) else None,
         row.end is Verdict.AS_FOUND,
+        row.optional,
     )
 
 

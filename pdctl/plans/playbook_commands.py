@@ -25,9 +25,9 @@ ENDLESS = frozenset({"--follow", "-f", "--watch"})
 @dataclass(frozen=True, slots=True)
 class Kind:
     """How a playbook may use a command. ``reports``: it judges, so findings can be tested. ``risky``: options with
-    which it does more than read. ``always``: it changes something unless one of ``harmless`` is given. ``preview``
-    shows what it would do; ``agreed`` is how it is told that a person agreed; ``named``: the person types the cluster's
-    name rather than yes. ``bounds``: it goes on for ever unless one of these is given."""
+    which it does more than read. ``always``: it changes something unless its first option is one of ``harmless``.
+    ``preview`` shows what it would do; ``agreed`` is how it is told that a person agreed; ``named``: the person types
+    the cluster's name rather than yes. ``bounds``: it goes on for ever unless one of these is given."""
 
     reports: bool = False
     risky: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ def consent_for(words: Sequence[str]) -> Consent | None:
     """What must be agreed to before these words are run; None where they only read."""
     kind = COMMANDS[words[0]]
     given = {name for word in words[1:] for name in option_names(word)}
-    if kind.always and not given & kind.harmless:
+    if kind.always and not _is_harmless(words, kind):
         preview = (*words, *kind.preview) if kind.preview else ()
         return Consent("it changes the cluster", preview, kind.agreed, kind.named)
     risky = sorted(given & kind.risky)
@@ -89,6 +89,11 @@ def consent_for(words: Sequence[str]) -> Consent | None:
         preview = (*words, *kind.preview) if kind.preview and "--load" in risky else ()
         return Consent(f"{' '.join(risky)} does more than read", preview)
     return None
+
+
+def _is_harmless(words: Sequence[str], kind: Kind) -> bool:
+    """Whether the first option is one that makes the command only show. A later one may be the value of another."""
+    return next((word for word in words[1:] if word.startswith("-")), "") in kind.harmless
 
 
 def option_names(word: str) -> tuple[str, ...]:
@@ -138,6 +143,8 @@ def faults_of_words(words: Sequence[str]) -> tuple[str, str] | None:
     if command not in COMMANDS:
         shell = "A playbook runs pdctl's own commands and no others: "
         return f'"{command}" is no command a playbook can run', shell + ", ".join(COMMANDS) + "."
+    if "--" in words:
+        return "-- hides options from the run", "Leave it out."
     names = [name for word in words[1:] for name in option_names(word)]
     for name in names:
         if name in CONSENT:

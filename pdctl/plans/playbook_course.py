@@ -126,6 +126,8 @@ def way_on(playbook: Playbook, step: Step, result: Result | None, course: Course
         way = _case(playbook, step, result, course, rounds)
         if way is not None and done is not Done.OTHERWISE:
             return way
+        if done in (Done.NOT_RUN, Done.BROKEN) and step.optional:
+            return Way(playbook.after(step.name), why=_stopped(done, unmet, result))
         if done is not Done.AS_EXPECTED:
             return Way(None, why=_stopped(done, unmet, result))
     else:
@@ -170,7 +172,7 @@ def gone(result: Result, names: tuple[str, ...]) -> bool:
 def verdict_of(playbook: Playbook, last: Step | None, course: Course, stopped: bool) -> Status:
     """How a run ends: as its last step says, else with the worst that its steps' last reports hold."""
     worst = [status for result in course.results.values() if (status := result.status)]
-    undone = any(_is_undone(playbook.step(name), result) for name, result in course.results.items())
+    undone = any(not playbook.step(name).optional for name in undone_in(playbook, course))
     if undone or stopped:
         worst.append(Status.UNKNOWN)
     found = next((status for status in WORST_FIRST if status in worst), Status.OK if not undone else Status.UNKNOWN)
@@ -179,5 +181,10 @@ def verdict_of(playbook: Playbook, last: Step | None, course: Course, stopped: b
     return Status.UNKNOWN if undone and last.end in (Status.OK, Status.WARNING) else last.end
 
 
-def _is_undone(step: Step, result: Result) -> bool:
-    return done_of(step, result)[0] in (Done.NOT_RUN, Done.BROKEN)
+def undone_in(playbook: Playbook, course: Course) -> tuple[str, ...]:
+    """The steps that were come to and not done, or whose command broke."""
+    return tuple(
+        name
+        for name, result in course.results.items()
+        if done_of(playbook.step(name), result)[0] in (Done.NOT_RUN, Done.BROKEN)
+    )

@@ -4,7 +4,7 @@ hold."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pdctl.model.playbook import END, Case, Condition, Playbook, Problem, Step
 from pdctl.model.registry import REGISTRY
@@ -68,6 +68,8 @@ class _Rules:
             yield self._say((*path, "end"), "a step that ends says something at most", "Make a step of its own of it.")
         if not step.run and (not step.expect.is_empty or step.otherwise):
             yield self._say((*path, "expect"), "nothing is run, so nothing can be expected", STEP["run"])
+        if step.optional and not step.run:
+            yield self._say((*path, "optional"), "nothing is run, so nothing can be left out", STEP["run"])
         if step.otherwise and step.expect.is_empty:
             yield self._say((*path, "otherwise"), "otherwise than what?", STEP["expect"])
         yield from self._wait(path, step)
@@ -103,7 +105,7 @@ class _Rules:
         if ask.unattended not in ask.answers:
             right = f"{closest(ask.unattended, ask.answers)}Answers: {listed(ask.answers)}."
             yield self._say((*path, "unattended"), f'there is no answer "{ask.unattended}"', right)
-        elif self._is_back(step.name, ask.answers[ask.unattended]):
+        elif self._is_loop(step.name, ask.answers[ask.unattended]):
             yield self._say((*path, "unattended"), "with nobody there this would go round for ever", "Go onward.")
 
     def words(self, index: int, step: Step) -> Iterator[Problem]:
@@ -127,13 +129,13 @@ class _Rules:
                 yield self._say(place, "it leads nowhere", "go: NAME of a step, or end")
                 continue
             yield from self._goal((*place, "go"), case.go)
-            if self._is_back(step.name, case.go) and case.at_most is None:
+            if case.at_most is None and self._is_loop(step.name, case.go):
                 yield self._say((*place, "go"), f"back to {case.go} for ever?", "Add at_most: 20")
             if n + 1 < len(step.next) and case.test.is_empty and case.at_most is None:
                 yield self._say(place, "always holds, so what follows it never does", "Put it last.")
         if step.otherwise:
             yield from self._goal((*path, "otherwise"), step.otherwise)
-            if self._is_back(step.name, step.otherwise):
+            if self._is_loop(step.name, step.otherwise):
                 yield self._say((*path, "otherwise"), "leads back for ever", "Go onward, or use next with at_most.")
         for answer, go in (step.ask.answers if step.ask else {}).items():
             yield from self._goal((*path, "answers", answer), go)
@@ -143,8 +145,12 @@ class _Rules:
             right = f"{closest(go, self.names)}Steps: {listed(self.names)}, {END}."
             yield self._say(path, f'there is no step "{go}"', right)
 
-    def _is_back(self, here: str, go: str) -> bool:
-        return go in self.names and self.names.index(go) <= self.names.index(here)
+    def _is_loop(self, here: str, go: str) -> bool:
+        """Whether a way leads back, and from there here again with nothing that bounds it. Every loop has such a way
+        that leads up in the file."""
+        if go not in self.names or self.names.index(go) > self.names.index(here):
+            return False
+        return here in reached(self.playbook, go, unbounded)
 
     def conditions(self, index: int, step: Step) -> Iterator[Problem]:
         path: Path = ("steps", index)
@@ -183,25 +189,38 @@ class _Rules:
 
     def reach(self) -> Iterator[Problem]:
         """Steps that nothing leads to."""
-        reached: set[str] = set()
-        todo = self.names[:1]
-        while todo:
-            name = todo.pop()
-            if name in reached or name not in self.names:
-                continue
-            reached.add(name)
-            todo += goals(self.playbook, self.playbook.step(name))
+        there = reached(self.playbook, self.names[0], goals)
         for index, name in enumerate(self.names):
-            if name not in reached:
+            if name not in there:
                 yield self._say(("steps", index, "step"), f"nothing leads to {name}", "Go there, or leave it out.")
+
+
+def reached(playbook: Playbook, start: str, leads: Callable[[Playbook, Step], list[str]]) -> set[str]:
+    """The steps that can be come to from ``start``, itself among them."""
+    names = {step.name for step in playbook.steps}
+    out: set[str] = set()
+    todo = [start]
+    while todo:
+        name = todo.pop()
+        if name in names and name not in out:
+            out.add(name)
+            todo += leads(playbook, playbook.step(name))
+    return out
 
 
 def goals(playbook: Playbook, step: Step) -> list[str]:
     """Where a step may lead."""
-    out = [case.go for case in step.next] + ([step.otherwise] if step.otherwise else [])
-    out += step.ask.answers.values() if step.ask else []
+    bounded = [case.go for case in step.next if case.at_most is not None]
+    return [*bounded, *(step.ask.answers.values() if step.ask else ()), *unbounded(playbook, step)]
+
+
+def unbounded(playbook: Playbook, step: Step) -> list[str]:
+    """Where a step may lead any number of times with nobody looking on."""
+    out = [case.go for case in step.next if case.at_most is None] + ([step.otherwise] if step.otherwise else [])
+    if step.ask and step.ask.unattended in step.ask.answers:
+        out.append(step.ask.answers[step.ask.unattended])
     always = any(case.test.is_empty and case.at_most is None for case in step.next)
-    if not (always or step.ask or step.ends):
+    if step.optional or not (always or step.ask or step.ends):
         out.append(playbook.after(step.name))
     return out
 

@@ -59,6 +59,7 @@ class StepRow(msgspec.Struct):
     otherwise: str | None = None
     next: list[CaseRow] = []
     end: Verdict | None = None
+    optional: bool = False
 
 
 class GivenRow(msgspec.Struct):
@@ -83,6 +84,7 @@ STEP = {
     "expect": "expect: {exit: 0, missing: [request-pinned]}",
     "otherwise": "otherwise: NAME of the step to go to when that is not so",
     "next": "next: a list of ways on, such as  - {found: request-pinned, go: stacks}",
+    "optional": "optional: true",
     "end": "end: ok, warning, critical, unknown or as-found",
 }
 CONDITION = {

@@ -118,6 +118,10 @@ def _end(event: Mapping[str, Any], look: Look) -> Iterator[str]:
     how = "interrupted" if event.get("interrupted") else "stopped" if event.get("stopped") else "ended"
     said = f"{how} after {span(float(event['took']))}: {verdict}"
     yield f"{look.mark(_OF_STATUS[verdict])} {look.paint(look.say(said), 'bold')}"
+    if event.get("undone"):
+        yield from wrap(
+            look.say(f"not done: {', '.join(event['undone'])}"), look.width, f"  {look.mark(Mark.UNCHECKED)} "
+        )
     if event.get("why") and not event.get("interrupted"):
         yield from wrap(look.say(str(event["why"])), look.width, "  ")
 
@@ -151,6 +155,8 @@ def _step_lines(step: Step, look: Look, consents: bool) -> Iterator[str]:
         until = f"{_any(step.wait.gone)} is gone" if step.wait.gone else f"{_any(step.wait.there)} is there"
         often = f"every {step.wait.every:g} s, for {step.wait.at_most:g} s at most"
         yield from wrap(look.say(f"until {until}, {often}"), look.width, "   ")
+    if step.optional:
+        yield "   if it can be done"
     if not step.expect.is_empty:
         other = f", otherwise {step.otherwise}" if step.otherwise else ", otherwise stop"
         yield from wrap(look.say(f"expected: {condition_words(step.expect)}{other}"), look.width, "   ")

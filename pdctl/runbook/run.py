@@ -8,7 +8,7 @@ from typing import Any
 
 from pdctl.model.finding import Status
 from pdctl.model.playbook import END, Done, Playbook, Result, Step
-from pdctl.plans.playbook_course import MOST_STEPS, Course, Way, done_of, verdict_of, way_on
+from pdctl.plans.playbook_course import MOST_STEPS, Course, Way, done_of, undone_in, verdict_of, way_on
 from pdctl.reach.clock import Clock
 from pdctl.render.look import Look
 from pdctl.render.playbook import event_lines
@@ -65,7 +65,8 @@ class Runner:
         except KeyboardInterrupt:
             return self._end(Ended(Status.UNKNOWN, "interrupted", stopped=True, interrupted=True))
         stopped = course.next is None
-        return self._end(Ended(verdict_of(self.playbook, last, course, stopped), why if stopped else "", stopped))
+        verdict = verdict_of(self.playbook, last, course, stopped)
+        return self._end(Ended(verdict, why if stopped else "", stopped), undone_in(self.playbook, course))
 
     def tell(self, event: Mapping[str, object]) -> None:
         """Adds an event: to the transcript, to what is shown, to what is handed back."""
@@ -142,7 +143,7 @@ class Runner:
                 return near[0]
         return None
 
-    def _end(self, ended: Ended) -> Ended:
+    def _end(self, ended: Ended, undone: Sequence[str] = ()) -> Ended:
         self.tell(
             {
                 "event": "end",
@@ -150,6 +151,7 @@ class Runner:
                 "why": ended.why,
                 "stopped": ended.stopped,
                 "interrupted": ended.interrupted,
+                "undone": list(undone),
                 "took": round(self.clock.now() - self._begun, 3),
             }
         )
