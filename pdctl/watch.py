@@ -19,8 +19,11 @@ from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.model.window import Window
 
 if TYPE_CHECKING:
+    from pdctl.gather import Gatherer
+    from pdctl.hostside import HostSide
     from pdctl.reach.capture_write import CaptureWriter
     from pdctl.reach.clock import Clock
+    from pdctl.reach.hosts import Hosts
     from pdctl.sample import SamplePlan
 
 ENGINE_EACH = (Fact.METRICS, Fact.LOADS)
@@ -33,7 +36,7 @@ LOCAL = "local"
 @dataclass(frozen=True, slots=True)
 class Look:
     """How to look: seconds between rounds and in all, seconds for one answer and for everything, where to keep the raw
-    answers (None: nowhere), and when to stop before the time is over."""
+    answers (None: nowhere), when to stop before the time is over, and whether to look at the hosts as well."""
 
     interval_s: float = 2.0
     seconds: float = 30.0
@@ -41,6 +44,7 @@ class Look:
     deadline_s: float | None = None
     record: Path | None = None
     stop: Callable[[Window], bool] | None = None
+    hosts: bool = False
 
 
 @dataclass(slots=True)
@@ -67,12 +71,28 @@ def watch(cluster: Cluster, look: Look, clock: Clock | None = None) -> Looked:
         gatherer = stack.enter_context(
             Gatherer(cluster, clock=clock, commands=hosts, via=hosts.dial, on_answer=keeper.add)
         )
-        sampling = sample(gatherer, plan_of(cluster, look), clock=clock, stop=look.stop)
-        window = sampling.window
         with progress() as tell:
+            side = host_side(cluster, hosts, gatherer, keeper, stack) if look.hosts else None
+            if side is not None:
+                tell("looking at the hosts")
+                side.before()
+            sampling = sample(gatherer, plan_of(cluster, look), clock=clock, stop=look.stop)
+            window = sampling.window
             for window in sampling:
                 tell(f"looked for {window.seconds:.0f} s of at most {look.seconds:.0f} s")
-        return Looked(window, sampling.interrupted, keeper.path, keeper.notes)
+            if side is not None and not sampling.interrupted:
+                side.after()
+        joined = window if side is None else side.joined(window)
+        return Looked(joined, sampling.interrupted, keeper.path, keeper.notes)
+
+
+def host_side(cluster: Cluster, hosts: Hosts, gatherer: Gatherer, keeper: Keeper, stack: ExitStack) -> HostSide | None:
+    """A look at the hosts in step with the gatherer's, None where no instance's host is known."""
+    from pdctl.hostside import HostSide
+
+    side = HostSide(cluster, hosts, gatherer, keeper.add)
+    stack.callback(side.close)
+    return side if side.placed else None
 
 
 def plan_of(cluster: Cluster, look: Look) -> SamplePlan:

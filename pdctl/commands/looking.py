@@ -40,8 +40,10 @@ def look_at(
     deadline: float | None,
     record: Path | None,
     keep: bool,
+    hosts: bool = False,
 ) -> Seen:
-    """The window: read from the capture, or looked for now until ``stop`` says that it suffices."""
+    """The window: read from the capture, or looked for now until ``stop`` says that it suffices. ``hosts``: with what
+    the hosts say (never for a demo, whose engines are one process)."""
     if what.capture is not None:
         from pdctl.replay import read_window
 
@@ -51,7 +53,8 @@ def look_at(
     from pdctl.watch import Look, default_record, watch
 
     kept = record or (default_record(what.cluster, SystemClock().wall()) if keep and what.demo is None else None)
-    looked = watch(what.cluster, Look(interval, seconds, timeout, deadline, kept, stop))
+    look = Look(interval, seconds, timeout, deadline, kept, stop, hosts=hosts and what.demo is None)
+    looked = watch(what.cluster, look)
     return Seen(looked.window, looked.interrupted, said(looked))
 
 

@@ -34,6 +34,8 @@ OnlyOpt = Annotated[list[str] | None, typer.Option("--only", metavar="NAME", hel
 SkipOpt = Annotated[list[str] | None, typer.Option("--skip", metavar="NAME", help="Not this check or finding.")]
 NoRecordOpt = Annotated[bool, typer.Option("--no-record", help="Keep no raw answers.")]
 
+NoHostsOpt = Annotated[bool, typer.Option("--no-hosts", help="Ask over HTTP alone; look at no host.")]
+
 
 def triage(
     config: ConfigOpt = None,
@@ -50,6 +52,7 @@ def triage(
     deadline: DeadlineOpt = None,
     record: RecordOpt = None,
     no_record: NoRecordOpt = False,
+    no_hosts: NoHostsOpt = False,
     only: OnlyOpt = None,
     skip: SkipOpt = None,
     output: OutputOpt = Output.HUMAN,
@@ -82,6 +85,7 @@ def triage(
             deadline=deadline,
             record=record,
             keep=not no_record,
+            hosts=not no_hosts,
         )
         report = judge(looked.window, what.cluster, only=only or (), skip=skip or ())
     looked.tell()
