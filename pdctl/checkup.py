@@ -6,6 +6,7 @@ run = check_recorded(window, ...)   # of a recording
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -175,10 +176,10 @@ class _Check:
     def _http(self, gatherer: Gatherer) -> Window:
         """One look, or looks for a while, at what instances say of themselves; then the ends of their logs."""
         sampling = sample(gatherer, self._plan(), clock=self.clock)
-        windows = list(sampling)
+        (window,) = deque(sampling, maxlen=1)
         if sampling.interrupted:
             raise KeyboardInterrupt
-        return windows[-1]
+        return window
 
     def _plan(self) -> SamplePlan:
         chosen, order = self.order.chosen, self.order

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pdctl.checks.base import saw
 from pdctl.checks.plateau import floor_of, series_text
@@ -10,9 +11,11 @@ from pdctl.checks.view import ClusterView, EngineView
 from pdctl.model.answer import Fact
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Evidence
-from pdctl.model.host import ProcessStack, Stacks
 from pdctl.model.router import RouterMetrics
 from pdctl.model.window import At
+
+if TYPE_CHECKING:
+    from pdctl.model.host import ProcessStack, Stacks
 
 OLD_S = 60.0  # the age buckets lag by about 20 s (seen on 0.3.2)
 TRANSFER_CALL = ("_transfer_data", "batch_transfer_sync", "transfer_sync", "_send_kvcache", "send_kvcache")
@@ -70,6 +73,10 @@ def oldest(page: RouterMetrics) -> float:
 def stack_signal(engine: EngineView) -> Iterator[Evidence]:
     """A transfer worker thread sits in the transfer call itself in the newest dump, in the same call as in the dump
     before where there are two; an idle one sits in a queue's get (seen on 0.5.23)."""
+    if not engine.window.asked(engine.name, Fact.STACKS):
+        return
+    from pdctl.model.host import Stacks
+
     dumps = engine.window.seen(engine.name, Fact.STACKS, Stacks)
     held = [tuple(transferring(dump)) for dump in dumps]
     if held and all(held[-2:]):

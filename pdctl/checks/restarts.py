@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.view import EngineView, view_of
@@ -10,8 +11,10 @@ from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.engine import COUNTERS, EngineMetrics, Gauge
 from pdctl.model.finding import Confidence, Evidence
-from pdctl.model.host import Processes
 from pdctl.model.window import At, Window
+
+if TYPE_CHECKING:
+    from pdctl.model.host import Processes
 
 
 def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
@@ -47,6 +50,10 @@ def counter_evidence(engine: EngineView) -> Iterator[Evidence]:
 
 
 def process_evidence(engine: EngineView) -> Iterator[Evidence]:
+    if not engine.window.asked(engine.name, Fact.PROCESSES):
+        return
+    from pdctl.model.host import Processes
+
     seen: tuple[At[Processes], ...] = engine.window.seen(engine.name, Fact.PROCESSES, Processes)
     roots = [(at, main_of(at.value)) for at in seen]
     told = [(at, pid) for at, pid in roots if pid is not None]

@@ -7,16 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pdctl.checks.base import Check, Verdict, found, saw
-from pdctl.checks.live_drift import main_process
 from pdctl.checks.role_rules import DTYPE, RULES, Rule, dtype_name, model_name
-from pdctl.checks.scripts import scripts_of
 from pdctl.checks.settings import same
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.engine import ServerInfo
 from pdctl.model.events import Log
 from pdctl.model.finding import Confidence, Evidence, RuledOut, Unchecked
-from pdctl.model.host import Cmdline, Processes
 from pdctl.model.window import At, Window
 
 RESOLVED, COMMAND, SCRIPT = "server-info", "command line", "script"
@@ -75,19 +72,33 @@ def known_of(window: Window, cluster: Cluster, name: str) -> Known:
     if info is not None and info.value.args:
         args = {"--" + k.replace("_", "-"): text(v) for k, v in info.value.args.items() if v is not None}
         sources[RESOLVED] = (args, info)
+    # What hosts say has modules of its own, which a look over HTTP alone need not import.
+    if window.asked(name, Fact.CMDLINE) or window.asked(name, Fact.PROCESSES):
+        sources |= started_with(window, name)
+    doubtful: frozenset[str] = frozenset()
+    if window.asked(name, Fact.SCRIPT):
+        from pdctl.checks.scripts import scripts_of
+
+        scripts = scripts_of(window, cluster, name)
+        if scripts is not None and scripts.main.value.launcher:
+            sources[SCRIPT] = (scripts.main.value.flags, scripts.main)
+            doubtful = scripts.main.value.doubtful
+    return Known(name, sources, doubtful)
+
+
+def started_with(window: Window, name: str) -> dict[str, tuple[Mapping[str, str], At[object]]]:
+    """The options of the instance's command line, as a source of settings; empty where it shows none."""
+    from pdctl.checks.live_drift import main_process
+    from pdctl.model.host import Cmdline, Processes
+
     line = window.last(name, Fact.CMDLINE, Cmdline)
+    if line is not None and line.value.launcher:
+        return {COMMAND: (line.value.flags, line)}
     processes = window.last(name, Fact.PROCESSES, Processes)
     main = main_process(processes.value if processes else None)
-    if line is not None and line.value.launcher:
-        sources[COMMAND] = (line.value.flags, line)
-    elif processes is not None and main is not None and main.launcher:
-        sources[COMMAND] = (main.flags, processes)
-    scripts = scripts_of(window, cluster, name)
-    doubtful: frozenset[str] = frozenset()
-    if scripts is not None and scripts.main.value.launcher:
-        sources[SCRIPT] = (scripts.main.value.flags, scripts.main)
-        doubtful = scripts.main.value.doubtful
-    return Known(name, sources, doubtful)
+    if processes is not None and main is not None and main.launcher:
+        return {COMMAND: (main.flags, processes)}
+    return {}
 
 
 def text(value: object) -> str:

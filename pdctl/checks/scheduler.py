@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.memory import token_progress_known, token_signs
@@ -15,9 +16,11 @@ from pdctl.model.cluster import Cluster
 from pdctl.model.engine import Gauge
 from pdctl.model.events import Kind
 from pdctl.model.finding import Confidence, Evidence, RuledOut
-from pdctl.model.host import Process, Processes, Stacks
 from pdctl.model.rank import WHOLE, Rank
 from pdctl.model.window import At, Window
+
+if TYPE_CHECKING:
+    from pdctl.model.host import Process
 
 FROZEN_S = 5.0  # a live snapshot this old: a hundred publications missed
 LONG_FORWARD_S = 20.0  # a single forward pass can hold the loop; this long, it is no longer one
@@ -137,6 +140,10 @@ def health_signs(engine: EngineView) -> Iterator[Evidence]:
 
 def stopped_processes(engine: EngineView) -> Iterator[Evidence]:
     """Its scheduler process is stopped (T), or could not be dumped for that."""
+    if not engine.window.asked(engine.name, Fact.PROCESSES):
+        return
+    from pdctl.model.host import Processes
+
     seen = engine.window.last(engine.name, Fact.PROCESSES, Processes)
     for process in seen.value.rows if seen else ():
         if is_scheduler(process) and (process.state or "").upper().startswith("T"):
@@ -200,6 +207,10 @@ def wedged(engine: EngineView, dp: int | None, evidence: Evidence, sure: bool) -
 
 
 def hung_stacks(engine: EngineView) -> Iterator[Evidence]:
+    if not engine.window.asked(engine.name, Fact.STACKS):
+        return
+    from pdctl.model.host import Stacks
+
     dumps: tuple[At[Stacks], ...] = engine.window.seen(engine.name, Fact.STACKS, Stacks)
     if len(dumps) >= 2:
         yield saw(f"{len(dumps)} stack dumps are at hand", dumps[-1])

@@ -19,7 +19,6 @@ from pdctl.model.cluster import Cluster
 from pdctl.model.engine import ServerInfo
 from pdctl.model.events import Kind
 from pdctl.model.finding import Confidence, Evidence, Finding, Unchecked
-from pdctl.model.host import Environ, ScriptFile
 from pdctl.model.router import RouterMetrics
 from pdctl.model.window import Window
 
@@ -67,6 +66,8 @@ def bounding(view: ClusterView, engine: EngineView, pinned: Finding) -> Iterator
 def timeout_of(engine: EngineView, name: str) -> tuple[float | None, str]:
     """The configured timeout in seconds and where it was read: the process's environment, the engine's own answer, its
     script, else the release's default."""
+    from pdctl.model.host import Environ, ScriptFile
+
     window, who = engine.window, engine.name
     environ = window.last(who, Fact.ENVIRON, Environ)
     info = window.last(who, Fact.SERVER_INFO, ServerInfo)

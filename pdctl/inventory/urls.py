@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pdctl.errors import UsageError
-from pdctl.inventory.rules import url_fault
+from pdctl.inventory.addresses import url_fault
 from pdctl.model.cluster import Cluster, Instance, Role
 
 

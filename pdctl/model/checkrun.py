@@ -26,8 +26,9 @@ class StageRun:
 @dataclass(frozen=True, slots=True)
 class CheckRun:
     """A check that was made. ``took_s`` and ``deadline_s`` in seconds; ``ended`` aware; ``runs`` and ``seconds`` say
-    how many earlier runs were judged with this one and how far they reach back; ``last_success`` is when a run last could
-    see all it asked for (this one included). ``kept`` is where its evidence is, ``notes`` what people should know."""
+    how many earlier runs were judged with this one and how far they reach back; ``last_success`` is when a run last
+    could see all it asked for (this one included). ``kept`` is where its evidence is, ``notes`` what people should
+    know."""
 
     report: Report
     stages: tuple[StageRun, ...]

@@ -1,0 +1,40 @@
+"""What a URL must be to be asked. Needs nothing of the inventory file's schema."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import SplitResult, urlsplit
+
+
+def url_fault(url: str) -> str:
+    """What is wrong with a URL that is to be asked, "" where nothing is.
+
+    >>> url_fault("10.0.0.1:30000")
+    '"10.0.0.1:30000" has no scheme; write http://10.0.0.1:30000'
+    """
+    if "://" not in url:
+        return f'"{url}" has no scheme; write http://{url.lstrip("/")}'
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return f'"{_without_login(url)}" has a port that is none; ports are 1 to 65535'
+    return _parts_fault(parts, port, _without_login(url))
+
+
+def _parts_fault(parts: SplitResult, port: int | None, url: str) -> str:
+    if parts.scheme not in ("http", "https"):
+        return f'"{url}" is not http:// or https://'
+    if parts.username is not None or parts.password is not None:
+        return f'"{url}" would hold a login in plain text; use api_key_env or api_key_file'
+    if not parts.hostname or any(c.isspace() or not c.isprintable() for c in url):
+        return f'"{url}" names no host'
+    if port == 0:
+        return f'"{url}" has port 0; ports are 1 to 65535'
+    if parts.query or parts.fragment:
+        return f'"{url}" has a part after ? or #; give the address only'
+    return ""
+
+
+def _without_login(url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//***@", url)
