@@ -34,6 +34,8 @@ from pdctl.reach.clock import Clock, SystemClock
 from pdctl.reach.hosts import Hosts
 from pdctl.watch import LOCAL, keeping, with_local
 
+HTTP_TIMEOUT = 2.0  # seconds
+LOST_FOR = 20.0  # seconds for which a host that could not be reached is not tried again
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 
@@ -88,6 +90,7 @@ class HostLook:
         self._gatherer = gatherer
         self._keep = keep
         self._seen: list[Observation[Any]] = []
+        self._lost: dict[str, tuple[float, str]] = {}
         gatherer.start()
 
     # --- what is known ---
@@ -129,13 +132,31 @@ class HostLook:
     # --- asking ---
 
     def ask(self, asks: Iterable[Ask]) -> tuple[Answer, ...]:
-        """The answers, not kept: for what is worked on first."""
+        """The answers, not kept: for what is worked on first. A host that could not be reached a moment ago is not
+        tried again: its asks are answered by that failure."""
         wanted = tuple(asks)
-        if not wanted:
-            return ()
-        about = {(a.subject, a.fact, str(a)): dict(a.about) for a in wanted if isinstance(a, CommandAsk)}
-        answers = self._gatherer.gather(wanted, self._plan.timeout_s)
-        return tuple(replace(a, more={**about.get((a.subject, a.fact, a.ask), {}), **a.more}) for a in answers)
+        lost = [(ask, failure) for ask in wanted if (failure := self._lost_for(ask)) is not None]
+        left = [ask for ask in wanted if self._lost_for(ask) is None]
+        about = {(a.subject, a.fact, str(a)): dict(a.about) for a in left if isinstance(a, CommandAsk)}
+        answers = self._gatherer.gather(left, self._plan.timeout_s) if left else ()
+        for answer in answers:
+            self._note_loss(answer, left)
+        came = (replace(a, more={**about.get((a.subject, a.fact, a.ask), {}), **a.more}) for a in answers)
+        return (*came, *(self.missed(ask, Why.SSH, failure) for ask, failure in lost))
+
+    def _lost_for(self, ask: Ask) -> str | None:
+        name = ask.host if isinstance(ask, CommandAsk) else ask.via
+        since, failure = self._lost.get(name or "", (-LOST_FOR, ""))
+        return failure if failure and self.clock.now() - since < LOST_FOR else None
+
+    def _note_loss(self, answer: Answer, asks: Sequence[Ask]) -> None:
+        """Remembers the host of an answer that SSH did not bring."""
+        if answer.error is not Why.SSH:
+            return
+        ask = next((a for a in asks if (a.subject, a.fact, str(a)) == (answer.subject, answer.fact, answer.ask)), None)
+        name = ask.host if isinstance(ask, CommandAsk) else ask.via if ask is not None else None
+        if name is not None:
+            self._lost[name] = (self.clock.now(), answer.detail or "not reached over SSH")
 
     def see(self, answers: Iterable[Answer]) -> None:
         """Keeps answers and reads them."""
@@ -145,18 +166,18 @@ class HostLook:
                 self.on_answer(answer)
             self._seen.append(read(answer, self.cluster.instance(answer.subject)))
 
-    def missed(self, ask: CommandAsk, why: Why, detail: str) -> Answer:
+    def missed(self, ask: Ask, why: Why, detail: str) -> Answer:
         """The answer that stands for an ask that was not made."""
         t = self.clock.now() - self._gatherer.start()
         at = self.clock.wall()
-        return Answer(ask.subject, ask.fact, str(ask), t, at, 0.0, None, why, detail, more=dict(ask.about))
+        about = dict(ask.about) if isinstance(ask, CommandAsk) else {}
+        return Answer(ask.subject, ask.fact, str(ask), t, at, 0.0, None, why, detail, more=about)
 
-    def http(self, facts: Sequence[Fact]) -> None:
-        """What the instances themselves say."""
+    def http_asks(self, facts: Sequence[Fact]) -> list[Ask]:
+        """What to ask of the instances themselves at the same time, briefly: here it stands beside what is asked."""
         via = self._via()
-        self.see(
-            self.ask(a for f in self.found.values() for a in asks_for(f.instance, facts, via=via.get(f.instance.name)))
-        )
+        asks = (a for f in self.found.values() for a in asks_for(f.instance, facts, via=via.get(f.instance.name)))
+        return [replace(ask, timeout=min(ask.timeout, HTTP_TIMEOUT)) for ask in asks]
 
     def _via(self) -> dict[str, str]:
         return {i.name: h.name for i, h in self.placed() if h.ssh is not None}
@@ -210,10 +231,9 @@ class HostLook:
     def sockets(self, http: Sequence[Fact] = ()) -> None:
         """The sockets of each host and its kernel's counters, beside what the instances say at the same time. A host
         without nstat is no news."""
-        via = self._via()
         asks: list[Ask] = [asks_host.sockets_ask(host) for host in self.used_hosts if self._has_ss(host)]
         asks += [asks_host.nstat_ask(host) for host in self.used_hosts]
-        asks += [a for f in self.found.values() for a in asks_for(f.instance, http, via=via.get(f.instance.name))]
+        asks += self.http_asks(http)
         answers = self.ask(asks)
         self.see(a for a in answers if not (a.fact is Fact.NSTAT and a.error is Why.NO_SUCH_TOOL))
         self.see(self._by_psutil(host) for host in self.used_hosts if not self._has_ss(host))

@@ -13,11 +13,12 @@ from pdctl.facts.stacks import GONE, PERMISSION, STOPPED, VERSION, reason_of
 from pdctl.facts.titles import CONTROLLER, DETOKENIZER, MAIN, ROUTER_PART, SCHEDULER, part_of
 from pdctl.hostlook import Found, HostLook
 from pdctl.model.answer import Answer, Fact, Why
-from pdctl.model.ask import CommandAsk
+from pdctl.model.ask import Ask, CommandAsk
 from pdctl.model.cluster import Host, Role
 from pdctl.reach.pyspy import DumpPlan, NoSpy, Spy, dump_ask, find_spy, remove_spy, resume_ask
 
 DUMPED = (SCHEDULER, MAIN, DETOKENIZER, CONTROLLER)
+BESIDE = (Fact.METRICS, Fact.LOADS)  # what tells whether an engine went on between the dumps
 STOPPED_STATES = ("T", "t")
 SETTLE = 0.3  # seconds: a process is stopped for a moment while its native frames are read
 STATES = {"R": "running", "S": "sleeping", "D": "in the kernel (D)", "T": "stopped", "t": "traced", "Z": "zombie"}
@@ -85,19 +86,20 @@ class StackLook:
     def dump(self) -> None:
         """The dumps, one after the other; what is missed is kept as missed."""
         targets = list(self._targets())
+        if not targets:
+            return
         before = self._states(targets)
         for number in range(self.plan.count):
             began = self.look.clock.now()
-            self.look.http((Fact.METRICS, Fact.LOADS))
             self._dump_all(targets)
             if number + 1 < self.plan.count:
                 self.look.clock.sleep(self.plan.apart - (self.look.clock.now() - began))
-        self.look.http((Fact.METRICS, Fact.LOADS))
         if self.plan.dump.native:
             self._resume(targets, before)
+        self.look.see(self.look.ask(self.look.http_asks(BESIDE)))
 
     def _dump_all(self, targets: Sequence[tuple[Found, tuple[Listed, ...]]]) -> None:
-        asks: list[CommandAsk] = []
+        asks: list[Ask] = self.look.http_asks(BESIDE)
         for found, rows in targets:
             assert found.host is not None
             spy = self._spies[found.host.name]
@@ -194,7 +196,7 @@ def _interpreters(rows: Sequence[Listed], all_rows: Sequence[Listed]) -> list[st
 
 def _explained(answer: Answer) -> Answer:
     """A failed dump with py-spy's reason for it in a word, where it gives one."""
-    if answer.error not in (Why.OTHER, Why.PERMISSION):
+    if answer.fact is not Fact.STACKS or answer.error not in (Why.OTHER, Why.PERMISSION):
         return answer
     said = str(answer.more.get("stderr", "")) or (answer.detail or "")
     reason = reason_of(said)

@@ -194,7 +194,11 @@ class Machine:
         raise RuntimeError(f"{self.name} did not start: {self.console()}")
 
     def _connect(self) -> None:
-        sh("ip", "link", "add", self._cable, "type", "veth", "peer", "name", "eth0", "netns", str(self.pid))
+        card = (
+            f"02:00:00:00:00:{10 + self._number:02x}"  # the same after each boot, else neighbours write to the old one
+        )
+        ends = ["type", "veth", "peer", "name", "eth0", "address", card, "netns", str(self.pid)]
+        sh("ip", "link", "add", self._cable, *ends)
         sh("ip", "link", "set", self._cable, "master", self._lab.bridge, "up")
         self.net("ip", "addr", "add", f"{self.address}/24", "dev", "eth0")
         self.net("ip", "link", "set", "eth0", "up")

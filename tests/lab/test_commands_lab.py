@@ -67,6 +67,7 @@ class Pdctl:
 
     def json(self, *words: str, status: int | None = 0) -> dict[str, Any]:
         report: dict[str, Any] = json.loads(self.run(*words, "-o", "json", status=status))
+        assert "error" not in report, report["error"]
         return report
 
 
