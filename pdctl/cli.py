@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "stacks": ("pdctl.commands.stacks:stacks", "show where every scheduler rank is, by py-spy"),
     "probe": ("pdctl.commands.probe:probe", "send real requests: which path, which kind fails"),
     "logs": ("pdctl.commands.logs:logs", "show and filter events of engine and router logs"),
+    "changes": ("pdctl.commands.changes:changes", "everything that changed since a moment, on one time line"),
     "script": ("pdctl.commands.script:app", "back up, restore and edit serve scripts"),
     "diff": ("pdctl.commands.diff:diff", "compare serve scripts: backups, processes, roles, files"),
     "explain": ("pdctl.commands.explain:explain", "what a finding means and what to do, offline"),

@@ -129,9 +129,10 @@ class FileLook:
 
     # --- processes ---
 
-    def processes(self) -> None:
+    def processes(self, *, units: bool = True) -> None:
         """The processes of each instance, what units say, and each main process's command line and environment."""
-        self.look.units()
+        if units:
+            self.look.units()
         self.look.processes()
         if self.look.unfound:
             self.look.sockets()  # a router hides its flags: the port it listens on tells it

@@ -127,7 +127,7 @@ def test_no_text_is_left_over() -> None:
 
 
 # Commands that texts may name before they are there.
-STILL_TO_COME = frozenset({"changes", "restart"})
+STILL_TO_COME = frozenset({"restart"})
 
 
 def test_an_explanation_only_sends_people_to_commands_that_are_there() -> None:

@@ -41,6 +41,7 @@ MAY |= {
     "filelook": JOINTS | {"hostlook"},
     "rewrite": JOINTS | {"filelook", "journal"},
     "scriptedit": JOINTS | {"filelook", "hostlook", "rewrite", "scriptlook"},
+    "changelook": JOINTS | {"filelook", "hostlook", "replay"},
     "scriptlook": JOINTS | {"hostlook", "filelook", "watch", "replay"},
     "journal": frozenset({"model"}),
     "remember": JOINTS,
