@@ -34,7 +34,7 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
         if hung and works:
             told = True
             yield from by_probe(window, cluster, path, hung, works)
-        elif path.reused and not hung and path.fresh:
+        elif path.reused and not hung_attempts(path) and path.fresh:
             yield RuledOut("connection-scoped-hang", path.to, f"{len(path.reused)} requests on a reused connection end")
     if not told:
         yield from by_sockets(window, cluster, paths)
@@ -63,10 +63,10 @@ def inside(path: Path, paths: tuple[Path, ...], cluster: Cluster) -> bool:
     return any(p.via == "direct" and p.to in routers and hung_attempts(p) and p.alone for p in paths)
 
 
-def at_one_place(hung: tuple[Attempt, ...], path: Path) -> str | None:
+def at_one_place(hung: tuple[Attempt, ...]) -> str | None:
     """Where on their connections requests hang, when each time at the same place; None where they don't."""
     places = {a.nth for a in hung}
-    if len(hung) < 2 or len(places) != 1 or None in places or path.via == "proxy":
+    if len(hung) < 2 or len(places) != 1 or places & {None, 1}:
         return None
     return f"each time the request with number {places.pop()} on its connection"
 
@@ -85,13 +85,14 @@ def by_probe(
         return
     evidence = [
         saw(f"{len(hung)} of {tried(path)} hang: {shown(hung)}", path.seen, hung=len(hung)),
-        *(saw(text, path.seen) for text in (at_one_place(hung, path),) if text),
+        *(saw(text, path.seen) for text in (at_one_place(hung),) if text),
         *fresh_answers(window, cluster, works),
         *(quiet or ()),
         *unread_for_long(window, cluster),
     ]
     behind = "" if named(path, cluster) == path.to else "through its proxy "
-    where = f"{behind}hang" if path.via == "proxy" else "on a connection that was used before hang"
+    used = all(a.connection == "reused" for a in hung)
+    where = f"{behind}{'on a connection that was used before ' if used else ''}hang"
     yield found(
         "connection-scoped-hang",
         path.to,

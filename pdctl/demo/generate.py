@@ -9,11 +9,14 @@ PATHS = ("/generate", "/v1/completions", "/v1/chat/completions")
 FAKE_HOST = "2.2.2.2"  # the bootstrap host of health requests: no peer
 DEFAULT_NEW = {"/generate": 128, "/v1/completions": 16, "/v1/chat/completions": 64}
 CHARS_PER_TOKEN = 4
+TOKEN = " token"
+LONGEST_WORD = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a client asks for, and how the router pairs it."""
+    """What a client asks for, and how the router pairs it. ``last`` is the last word of the prompt, which the simulated
+    model says back before anything else."""
 
     prompt: int
     max_new: int
@@ -22,6 +25,12 @@ class Wanted:
     host: str | None = None
     rid: str | None = None
     dp: int | None = None
+    last: str = ""
+
+    def text(self, first: int, count: int) -> str:
+        """The ``count`` tokens from number ``first`` on."""
+        words = [f" {self.last}" if self.last else TOKEN, *[TOKEN] * (first + count - 1)]
+        return "".join(words[first : first + count])
 
 
 def read_wanted(path: str, body: dict[str, object]) -> Wanted:
@@ -33,8 +42,21 @@ def read_wanted(path: str, body: dict[str, object]) -> Wanted:
     return Wanted(
         _prompt_tokens(body), _number(new) or DEFAULT_NEW[path], bool(body.get("stream")),
         _number(_first(body.get("bootstrap_room"))), str(host) if host is not None else None,
-        str(rid) if rid is not None else None, _number(body.get("data_parallel_rank")),
+        str(rid) if rid is not None else None, _number(body.get("data_parallel_rank")), _last_word(body),
     )  # fmt: skip
+
+
+def _last_word(body: dict[str, object]) -> str:
+    """The last word of the prompt, of the last message of a conversation; empty where it is no plain word."""
+    messages = body.get("messages")
+    last = (
+        messages[-1].get("content")
+        if isinstance(messages, list) and messages and isinstance(messages[-1], dict)
+        else None
+    )
+    text = next((t for t in (body.get("text"), body.get("prompt"), last) if isinstance(t, str)), "")
+    words = text[-200:].split()
+    return words[-1] if words and len(words[-1]) <= LONGEST_WORD and words[-1].isalnum() else ""
 
 
 def _prompt_tokens(body: dict[str, object]) -> int:
@@ -58,7 +80,7 @@ def _number(value: object) -> int | None:
 
 def whole(path: str, model: str, rid: str, wanted: Wanted, tokens: int) -> bytes:
     """The body of an answer that is not streamed."""
-    text = " token" * tokens
+    text = wanted.text(0, tokens)
     usage = {"prompt_tokens": wanted.prompt, "completion_tokens": tokens, "total_tokens": wanted.prompt + tokens}
     value: dict[str, object]
     if path == "/generate":
@@ -80,12 +102,12 @@ def event(path: str, model: str, rid: str, wanted: Wanted, fresh: int, total: in
     reason = "length" if last else None
     value: dict[str, object]
     if path == "/generate":
-        value = {"text": " token" * total, "output_ids": [1] * total, "meta_info": _meta(rid, wanted, total)}
+        value = {"text": wanted.text(0, total), "output_ids": [1] * total, "meta_info": _meta(rid, wanted, total)}
     elif path == "/v1/completions":
-        choice: dict[str, object] = {"index": 0, "text": " token" * fresh, "finish_reason": reason}
+        choice: dict[str, object] = {"index": 0, "text": wanted.text(total - fresh, fresh), "finish_reason": reason}
         value = {"id": rid, "object": "text_completion", "model": model, "choices": [choice]}
     else:
-        choice = {"index": 0, "delta": {"content": " token" * fresh}, "finish_reason": reason}
+        choice = {"index": 0, "delta": {"content": wanted.text(total - fresh, fresh)}, "finish_reason": reason}
         value = {"id": rid, "object": "chat.completion.chunk", "model": model, "choices": [choice]}
     return b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"
 

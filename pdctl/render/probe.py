@@ -157,19 +157,21 @@ def _meanings(notes: Iterable[str], look: Look) -> Iterator[str]:
 
 
 def _not_tried(matrix: Matrix, look: Look) -> Iterator[str]:
-    """What was left out, with the reason, once for all that share it."""
-    groups: dict[str, dict[Trial, list[str]]] = {}
+    """What was left out and why, once for all paths of which the same kinds were left out for the same reason."""
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for row in matrix.rows:
+        by_why: dict[str, list[str]] = {}
         for trial, cell in row.cells.items():
             if cell.fate is Fate.NOT_RUN and cell.why not in (None, "not tried"):
-                groups.setdefault(cell.why or "", {}).setdefault(trial, []).append(row.to)
+                by_why.setdefault(cell.why or "", []).append(trial.value)
+        for why, trials in by_why.items():
+            groups.setdefault((why, tuple(trials)), []).append(row.to)
     if groups:
         yield ""
         yield "Not tried"
-    for why, trials in groups.items():
-        names = list(dict.fromkeys(name for tos in trials.values() for name in tos))
-        words = f"{listed([t.value for t in trials])} at {listed(names, 6)}: {why}"
-        yield from wrap(look.say(words), look.width, f"{GAP}{look.mark(Mark.UNCHECKED)} ", "    ")
+    for (why, kinds), names in groups.items():
+        words = look.say(f"{listed(kinds)} at {listed(names, 6)}: {why}")
+        yield from wrap(words, look.width, f"{GAP}{look.mark(Mark.UNCHECKED)} ", "    ")
 
 
 # --- the plan ---------------------------------------------------------------------------------------------------------
