@@ -17,6 +17,8 @@ KEPT = (
     "TZ",
     "TMPDIR",
     "PDCTL_REAL_RIG",
+    "RIG_HOME",
+    "RIG_PORT_OFFSET",
     "PYTHONWARNINGS",
     "VIRTUAL_ENV",
 )
