@@ -8,6 +8,7 @@ from datetime import datetime
 
 from pdctl.checks.backups import baseline
 from pdctl.checks.base import Check, Verdict, found, saw
+from pdctl.checks.change_words import said_of
 from pdctl.checks.script_drift import changes_between
 from pdctl.checks.scripts import scripts_of
 from pdctl.checks.settings import listed
@@ -70,10 +71,21 @@ def files(window: Window, subject: str) -> Iterator[Changed]:
         readings.setdefault(at.value.path, []).append(at)
     for path, looks in readings.items():
         first, last = looks[0], looks[-1]
+        if path.endswith("-packages"):
+            continue  # a folder of packages: each of them has its own row
         if last.value.mtime is not None and last.value.mtime >= window.start:
-            yield Changed(last.value.mtime, f"{path} written", saw(f"{path}, mtime {last.value.mtime}", last))
+            seen = saw(f"{path}, mtime {last.value.mtime}", last)
+            yield Changed(last.value.mtime, written(last.value), seen, last.value.same_as is not None)
         elif first.value.sha256 and last.value.sha256 and first.value.sha256 != last.value.sha256:
             yield Changed(last.seen.at, f"{path} changed without a new time", saw(f"{path} has other bytes", last))
+
+
+def written(file: WatchedFile) -> str:
+    """What became of a file, in words."""
+    what, kind = said_of(file)
+    if kind != "file":
+        return what
+    return f"{file.path} written" + (f" (touched, not changed: as {file.same_as})" if file.same_as else "")
 
 
 def checkouts(window: Window, subject: str) -> Iterator[Changed]:
