@@ -13,6 +13,7 @@ from pdctl.model.window import Window
 
 LEAST_S = 10.0  # a plateau of 8 s counts, and a round takes its time
 CALM_READINGS = 4
+HELD_S = 24.0
 HANDOFF = (Gauge.BOOTSTRAP, Gauge.INFLIGHT, Gauge.PREALLOC, Gauge.TRANSFER)
 
 
@@ -23,9 +24,10 @@ def pinned_settled(window: Window, cluster: Cluster) -> bool:
     verdicts = tuple(judge_pinned(window, cluster))
     if any(isinstance(v, Finding) and v.confidence == Confidence.CERTAIN for v in verdicts):
         return True
-    return bool(cluster.prefills) and {v.subject for v in verdicts if isinstance(v, RuledOut)} >= {
-        i.name for i in cluster.prefills
-    }
+    if window.seconds < HELD_S and any(routed(view_of(window, cluster), r.name) for r in cluster.routers):
+        return False  # a router that holds requests while the engines are empty shows itself a little later
+    ruled_out = {v.subject for v in verdicts if isinstance(v, RuledOut)}
+    return bool(cluster.prefills) and ruled_out >= {i.name for i in cluster.prefills}
 
 
 def triage_settled(report: Report, window: Window, cluster: Cluster) -> bool:
