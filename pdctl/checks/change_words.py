@@ -45,12 +45,14 @@ def grouped(rows: Iterable[At[WatchedFile]]) -> list[list[At[WatchedFile]]]:
 
 
 def said_of(file: WatchedFile) -> tuple[str, str]:
-    """What changed, and its kind: boot, kernel, driver or file."""
+    """What changed, and its kind: boot, kernel, driver, package, folder or file."""
     if file.path == "/proc/version":
         return f"booted ({file.line or 'kernel not known'})", "boot"
     if file.path.startswith("/lib/modules/"):
         return f"kernel installed: {PurePosixPath(file.path).name}", "kernel"
     if file.path.startswith("/sys/module/"):
         return f"{file.line or file.path} installed", "driver"
+    if file.path.endswith("/"):
+        return f"{file.path}: entries were added or removed", "folder"
     named = package_named(file.path)
     return (f"{named} installed", "package") if named else (f"{file.path}: written", "file")

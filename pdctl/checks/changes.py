@@ -192,6 +192,8 @@ def _file(scene: Scene, subject: str, at: At[WatchedFile]) -> Event:
     event = Event(file.mtime, kind, subject, what, ask=at.seen.ask)
     if kind in ("boot", "driver", "kernel"):
         return replace(event, kind="boot" if kind == "kernel" else kind, weight=HEAVY, why=WHOLE_KERNEL[kind])
+    if kind == "folder":
+        return event  # the entries themselves tell more
     if file.same_as is not None:
         what = f"{file.path}: touched, not changed"
         return replace(event, what=what, touched=True, why=f"byte-identical to {file.same_as}")

@@ -44,9 +44,10 @@ class Entry:
     kind: str = "f"
 
     def about(self) -> tuple[tuple[str, object], ...]:
-        """What a capture keeps of it beside its text."""
+        """What a capture keeps of it beside its text; a folder's path ends in a slash."""
+        path = f"{self.path.rstrip('/')}/" if self.kind == "d" else self.path
         return (
-            ("path", self.path), ("mtime", self.mtime.isoformat()), ("size", self.size), ("mode", self.mode),
+            ("path", path), ("mtime", self.mtime.isoformat()), ("size", self.size), ("mode", self.mode),
             ("owner", f"{self.owner}:{self.group}"),
         )  # fmt: skip
 
