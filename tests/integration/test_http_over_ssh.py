@@ -107,10 +107,8 @@ def test_many_refusals_at_once_are_all_told_as_such(asker: Asker) -> None:
 
 def test_an_answer_that_does_not_come(asker: Asker) -> None:
     with Nasty(lambda peer: peer.hang()) as server:
-        began = time.monotonic()
         answer = asker.get(f"http://127.0.0.1:{server.port}/", timeout=0.7)
         assert answer.error is Why.READ_TIMEOUT
-        assert time.monotonic() - began < 3
 
 
 def test_an_answer_that_drips(asker: Asker) -> None:

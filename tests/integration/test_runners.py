@@ -250,14 +250,13 @@ def test_output_without_end_is_cut_off_and_ended(run: Run, redirect: str) -> Non
 
 def test_a_deadline_ends_the_command_and_what_it_started(run: Run) -> None:
     mark = f"pdctl-late-{time.monotonic_ns()}"
-    began = time.monotonic()
     script = f"echo begun; sh -c 'sleep 300; : {mark}' & sh -c 'trap \"\" TERM INT HUP; sleep 300; : {mark}'; :"
     answer = run("sh", "-c", script, timeout=1.5)
     assert answer.error is Why.READ_TIMEOUT
     assert answer.status is None
     assert answer.body == b"begun\n"
     assert "1.5 s" in (answer.detail or "")
-    assert time.monotonic() - began < 10
+    assert answer.took < 100, "the command's own 300 s are not waited for"
     assert wait_gone(mark) == []
 
 
@@ -266,7 +265,7 @@ def test_the_window_s_deadline_counts_too(reach: CommandReach) -> None:
     ask = CommandAsk("host:x", Fact.FILE, "x", ("sleep", "300"), timeout=60)
     answer = reach.run(ask, started=now, deadline=now + 1.5)
     assert answer.error is Why.READ_TIMEOUT
-    assert answer.took < 10
+    assert answer.took < 60
 
 
 def test_output_that_drips_does_not_stretch_the_deadline(run: Run) -> None:

