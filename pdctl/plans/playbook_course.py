@@ -76,7 +76,7 @@ def done_of(step: Step, result: Result) -> tuple[Done, tuple[str, ...]]:
     if result.exit is None:
         return Done.NOT_RUN, ()
     unmet = tuple(_unmet(step.expect, result))
-    if result.exit not in JUDGED or (reports(step) and result.status is None):
+    if _is_broken(result, reports(step)):
         covered = bool(step.expect.exit) and not unmet and result.exit in step.expect.exit
         return (Done.AS_EXPECTED, ()) if covered else (Done.BROKEN, unmet)
     return (Done.OTHERWISE, unmet) if unmet else (Done.AS_EXPECTED, ())
@@ -103,14 +103,18 @@ def _either(words: tuple[object, ...]) -> str:
     return " or ".join(str(word) for word in words)
 
 
-def holds(test: Condition, result: Result) -> bool:
-    """Whether a case's test holds of what a step came to."""
+def holds(test: Condition, result: Result, reporting: bool = False) -> bool:
+    """Whether a case's test holds of what a step came to; ``reporting``: its command should have left a report."""
     if test.not_run:
         return result.exit is None
-    broken = result.exit is None or result.exit not in JUDGED
-    if broken and not test.exit:
+    if _is_broken(result, reporting) and not test.exit:
         return False
     return not _unmet(test, result)
+
+
+def _is_broken(result: Result, reporting: bool) -> bool:
+    """Whether a command did not do what it was asked, or was not run."""
+    return result.exit is None or result.exit not in JUDGED or (reporting and result.status is None)
 
 
 def way_on(playbook: Playbook, step: Step, result: Result | None, course: Course, rounds: int | None = None) -> Way:
@@ -145,7 +149,8 @@ def _case(playbook: Playbook, step: Step, result: Result, course: Course, rounds
             most = rounds
         if most is not None and course.taken.get((step.name, number), 0) >= most:
             continue
-        if tested is not None and holds(case.test, tested):
+        reporting = reports(playbook.step(case.test.of) if case.test.of else step)
+        if tested is not None and holds(case.test, tested, reporting):
             return Way(case.go, number, subjects=_subjects(case.test, tested))
     return None
 

@@ -70,7 +70,7 @@ class GivenRow(msgspec.Struct):
 # Each key with an example of what is right.
 TOP = {
     "about": "about: Is a request stuck, and what frees it?",
-    "given": "given: {since: {ask: When did it last work?, default: 24h}}",
+    "given": "given: {since: {ask: 'When did it last work?', default: 24h}}",
     "steps": "steps: a list, each item begins with  - step: NAME",
 }
 STEP = {

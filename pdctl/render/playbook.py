@@ -191,19 +191,23 @@ def _any(words: Sequence[str]) -> str:
 
 
 def paragraphs(text: str, look: Look, indent: str) -> Iterator[str]:
-    """Text for people, wrapped; an empty line parts paragraphs, an indented line stays a line of its own."""
-    paragraph: list[str] = []
-    for line in [*text.splitlines(), ""]:
-        if line.strip() and not line.startswith(("  ", "- ")):
-            paragraph.append(line.strip())
-            continue
-        if paragraph:
-            yield from wrap(look.say(" ".join(paragraph)), look.width, indent)
-            paragraph = []
+    """Text for people, wrapped. An empty line parts paragraphs; "- " begins an item, which goes on in the lines that
+    are indented below it."""
+    for block in _blocks(text):
+        first = indent + ("- " if block.startswith("- ") else "")
+        yield from wrap(look.say(block.removeprefix("- ")), look.width, first)
+
+
+def _blocks(text: str) -> list[str]:
+    out: list[list[str]] = [[]]
+    for line in text.splitlines():
+        item = line.startswith("- ")
+        in_item = bool(out[-1]) and out[-1][0].startswith("- ")
+        if item or not line.strip() or (in_item and not line.startswith(" ")):
+            out.append([])
         if line.strip():
-            yield from wrap(look.say(line.rstrip()), look.width, indent, indent + "  ")
-    if paragraph:
-        yield from wrap(look.say(" ".join(paragraph)), look.width, indent)
+            out[-1].append(line.strip())
+    return [" ".join(lines) for lines in out if lines]
 
 
 def playbook_value(playbook: Playbook, consents: Collection[str]) -> dict[str, Any]:

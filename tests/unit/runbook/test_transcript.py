@@ -1,0 +1,133 @@
+"""Transcripts: whole whatever ends a run, and what a run goes on from."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pdctl.errors import UsageError
+from pdctl.model.finding import Status
+from pdctl.reach.own import Ran
+from pdctl.runbook.hands import Order
+from pdctl.runbook.run import resuming
+from pdctl.runbook.transcript import Transcript, course_of, has_ended, newest, read_events
+from tests.unit.runbook.operator_at_desk import LIVE, Commands, Desk, play, playbook, report
+
+BOOK = playbook("""\
+  - step: look
+    run: [pinned]
+    next:
+      - {exit: 0, go: look, at_most: 2}
+      - {found: request-pinned, go: stacks}
+  - step: stacks
+    run: [stacks, "{subject}"]
+  - step: restart
+    run: [restart]
+  - step: done
+    end: as-found
+""")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "t.jsonl"
+
+
+def commands() -> Commands:
+    looks = [report(), report(), report("request-pinned", subject="decode-0")]
+    return Commands({"pinned": looks, "stacks": [report()], "restart": [Ran(0, "plan"), report()]})
+
+
+def test_every_event_has_its_time_and_the_text_says_the_same(path: Path) -> None:
+    played = play(BOOK, commands(), path, desk=Desk(["prod"]))
+    assert [event["event"] for event in played.events][0] == "start"
+    assert played.events[-1]["event"] == "end"
+    assert all(event["at"].endswith("Z") for event in played.events)
+    assert played.events[0]["by"] == "op@host" and played.events[0]["digest"] == BOOK.digest
+    assert "$ pdctl stacks decode-0 --config /etc/prod.toml" in played.text
+    assert "request-pinned, certain, decode-0" in played.text
+    assert path.stat().st_mode & 0o077 == 0, "a transcript is its owner's to read"
+
+
+def test_ctrl_c_leaves_it_whole_and_the_run_goes_on_with_that_step(path: Path) -> None:
+    looks = [report(), KeyboardInterrupt(), report("request-pinned", subject="decode-0")]
+    first = play(BOOK, Commands({"pinned": looks}), path)
+    assert first.ended.interrupted and first.ended.stopped
+    assert first.events[-1] == {**first.events[-1], "event": "end", "interrupted": True, "stopped": True}
+    course = course_of(BOOK, first.events)
+    assert (course.next, course.visits, course.taken) == ("look", {"look": 1}, {("look", 0): 1})
+    later = Commands({"pinned": [report("request-pinned", subject="decode-0")], "stacks": [report()]})
+    second = play(BOOK, later, path, course=course, order=Order(LIVE, attended=False))
+    assert second.steps == ["look", "look", "stacks", "restart"], "what was done is not done again"
+    assert later.ran[1][:2] == ["stacks", "decode-0"], "the subject is known after the gap"
+
+
+def test_a_command_that_was_interrupted_comes_again(path: Path) -> None:
+    stopped = Ran(130, "interrupted", None, interrupted=True)
+    played = play(BOOK, Commands({"pinned": [stopped]}), path)
+    assert played.ended.interrupted and played.step("look")["done"] == "interrupted"
+    assert course_of(BOOK, played.events).next == "look"
+
+
+def test_where_consent_was_missing_the_run_stops_and_goes_on_there(path: Path) -> None:
+    first = play(BOOK, commands(), path, order=Order(LIVE, attended=False, unattended=True))
+    assert first.ended.stopped and first.steps[-1] == "restart"
+    course = course_of(BOOK, read_events(path))
+    assert course.next == "restart"
+    later = Commands({"restart": [Ran(0, "plan"), report()]})
+    second = play(BOOK, later, path, desk=Desk(["prod"]), course=course)
+    assert second.steps[-2:] == ["restart", "done"]
+    assert second.ended.verdict is Status.CRITICAL, "what was found before the gap still counts"
+    assert has_ended(read_events(path))
+
+
+@pytest.mark.parametrize("cut", range(1, 400, 23))
+def test_a_line_cut_short_by_a_kill_is_left_out(cut: int, path: Path) -> None:
+    play(BOOK, commands(), path, desk=Desk(["prod"]))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut])
+    events = read_events(path)
+    assert 0 < len(events) <= whole.count(b"\n")
+    assert course_of(BOOK, events).next in ("restart", "done", "end", "stacks")
+    transcript = Transcript(path, fresh=False)
+    transcript.add({"event": "resume"})
+    transcript.close()
+    assert [e["event"] for e in read_events(path)] == [*(e["event"] for e in events), "resume"]
+
+
+def test_a_step_whose_end_is_not_known_is_said(path: Path) -> None:
+    play(BOOK, commands(), path, desk=Desk(["prod"]))
+    rows = path.read_text().splitlines()
+    begun = next(n for n, row in enumerate(rows) if '"event":"begin"' in row and '"restart"' in row)
+    events = [json.loads(row) for row in rows[: begun + 1]]
+    said = resuming(events, course_of(BOOK, events), "op")
+    assert said["step"] == "restart" and "may have done its work" in str(said["unfinished"])
+
+
+def test_a_transcript_is_never_overwritten(path: Path) -> None:
+    Transcript(path, fresh=True).close()
+    with pytest.raises(UsageError, match="is there already"):
+        Transcript(path, fresh=True)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full disk to try")
+def test_a_full_disk_is_told_and_the_run_goes_on(path: Path) -> None:
+    os.symlink("/dev/full", path)
+    transcript = Transcript(path, fresh=False)
+    transcript.add({"event": "x"})
+    transcript.add({"event": "y"})
+    transcript.close()
+    assert transcript.failed is not None and "No space left" in transcript.failed
+
+
+def test_the_newest_unfinished_run_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "pdctl" / "playbooks"
+    assert newest("try") is None
+    play(BOOK, commands(), folder / "try-20260101T000000.000000Z.jsonl", order=Order(LIVE, attended=False))
+    assert newest("try") == folder / "try-20260101T000000.000000Z.jsonl"
+    play(BOOK, commands(), folder / "try-20260102T000000.000000Z.jsonl", desk=Desk(["prod"]))
+    assert newest("try") == folder / "try-20260101T000000.000000Z.jsonl", "the later one came to its end"
