@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pdctl.checks import judge
-from pdctl.checks.stages import STAGES, Chosen
+from pdctl.checks.stages import STAGES, Chosen, open_questions
 from pdctl.errors import Busy, PdctlError
 from pdctl.gather import Gatherer
 from pdctl.model.answer import Answer
@@ -75,9 +75,8 @@ def check_recorded(window: Window, cluster: Cluster, order: Order, clock: Clock 
     report = judged(window, cluster, order.chosen)
     report, notes = applied(report, cluster)
     told = (*notes, *((window.note,) if window.note else ()))
-    return CheckRun(
-        report, stages_of(order.chosen), clock.now() - begun, order.deadline_s, clock.wall(), notes=told
-    )  # fmt: skip
+    stages = stages_of(order.chosen, report)
+    return CheckRun(report, stages, clock.now() - begun, order.deadline_s, clock.wall(), notes=told)
 
 
 def _locked_path(cluster: Cluster, order: Order, clock: Clock, stack: ExitStack, notes: list[str]) -> Path | None:
@@ -101,10 +100,14 @@ def _locked_path(cluster: Cluster, order: Order, clock: Clock, stack: ExitStack,
         return None
 
 
-def stages_of(chosen: Chosen, cut: dict[str, str] | None = None) -> tuple[StageRun, ...]:
-    """Every stage with why it was not run, if so."""
+def stages_of(chosen: Chosen, report: Report, cut: dict[str, str] | None = None) -> tuple[StageRun, ...]:
+    """Every stage with why it was not run, if so, and what it left open."""
     why_not = {**chosen.why_not, **(cut or {})}
-    return tuple(StageRun(s.name, s.title, s.findings, why_not.get(s.name)) for s in STAGES)
+    left = open_questions(report, chosen.modules)
+    return tuple(
+        StageRun(s.name, s.title, s.findings, why_not.get(s.name), {n: left[n] for n in s.findings if n in left})
+        for s in STAGES
+    )
 
 
 def judged(
@@ -112,8 +115,10 @@ def judged(
 ) -> Report:
     """The report of the stages chosen. A stage that was not run is one line, not one for each of its rules."""
     report = judge(window, cluster, only=chosen.only, skip=chosen.skip, modules=chosen.modules)
-    stages = stages_of(chosen, cut)
-    not_run = tuple(Unchecked(f"{s.name}: {s.title}", cluster.name, s.why) for s in stages if s.why is not None)
+    why_not = {**chosen.why_not, **(cut or {})}
+    not_run = tuple(
+        Unchecked(f"{s.name}: {s.title}", cluster.name, why_not[s.name]) for s in STAGES if s.name in why_not
+    )
     rest = tuple(u for u in report.unchecked if u.why != LEFT_OUT)
     findings = tuple(by_weight([*report.findings, *(f for f in more if f not in report.findings)]))
     return replace(report, findings=findings, unchecked=(*rest, *not_run))
@@ -300,7 +305,7 @@ class _Check:
         sees = report.status is not Status.UNKNOWN
         return CheckRun(
             report=report,
-            stages=stages_of(self.order.chosen, self.cut),
+            stages=stages_of(self.order.chosen, report, self.cut),
             took_s=self.clock.now() - self.begun,
             deadline_s=self.order.deadline_s,
             ended=now,

@@ -185,9 +185,11 @@ def _learn(lifted: Iterable[Lifted], first: Iterable[tuple[Mute, tuple[Print, ..
 def note_found(report: Report) -> None:
     """Keeps how each finding was, for a mute to start from. Where the disk does not take it, a mute starts from the
     next run that sees its finding."""
-    from pdctl.model.mute import print_of
+    rows = []
+    if report.findings:  # what mutes are made of is not imported for nothing
+        from pdctl.model.mute import print_of
 
-    rows = [{"finding": f.name, "on": f.subject, **_row(print_of(f))} for f in report.findings]
+        rows = [{"finding": f.name, "on": f.subject, **_row(print_of(f))} for f in report.findings]
     value = {"schema": SCHEMA, "at": report.end.isoformat(), "cluster": report.cluster, "found": rows}
     try:
         path = _last_path(report.cluster)

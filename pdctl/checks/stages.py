@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from pdctl.model.answer import Fact
+from pdctl.model.finding import Report
 from pdctl.model.registry import REGISTRY
 
 BLIND = "endpoint-unreadable"  # looked for in every run: who sees nothing must not say that all is well
@@ -146,6 +147,19 @@ class Chosen:
     def once(self) -> frozenset[Fact]:
         """Asked over HTTP once."""
         return frozenset[Fact]().union(*(stage.once for stage in self.stages))
+
+
+def open_questions(report: Report, modules: Collection[str]) -> dict[str, str]:
+    """The findings of these rules that could not be told everywhere, with the first reason why."""
+    from pdctl.checks import all_checks
+
+    by_title = {check.title: check.findings for check in all_checks(modules)}
+    left: dict[str, str] = {}
+    for row in report.unchecked:
+        for name in by_title.get(row.what, (row.what,)):
+            if name in REGISTRY:
+                left.setdefault(name, f"{row.subject}: {row.why}")
+    return left
 
 
 def unknown(names: Collection[str]) -> Iterator[str]:

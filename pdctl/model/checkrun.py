@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from pdctl.model.finding import Report
@@ -11,12 +12,13 @@ from pdctl.model.finding import Report
 @dataclass(frozen=True, slots=True)
 class StageRun:
     """A stage of a check. ``why`` says why it was not run, None where it was. ``findings`` are the names that belong
-    to it."""
+    to it; ``open`` says of those that could not be told everywhere why."""
 
     name: str
     title: str
     findings: tuple[str, ...]
     why: str | None = None
+    open: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ran(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from pdctl.model.checkrun import CheckRun, StageRun
 from pdctl.model.finding import Finding, Report, Severity
 from pdctl.render.look import Look, Mark
-from pdctl.render.text import counted, rfc3339, span, wrap
+from pdctl.render.text import counted, listed, rfc3339, span, wrap
 from pdctl.render.wire import dumps, number, report_jsonl, report_value, text
 from pdctl.render.words import MARK_OF
 
@@ -46,6 +46,8 @@ def stage_said(report: Report, stage: StageRun) -> tuple[Mark, str]:
         return MARK_OF[bad.severity], f"{bad.name} at {bad.subject}" + (f", and {others} more" if others else "")
     if not any(i.reachable for i in report.instances):
         return Mark.UNCHECKED, "nothing could be read"
+    if stage.open:
+        return Mark.UNCHECKED, f"nothing wrong seen; not told everywhere: {listed(tuple(stage.open), 3)}"
     muted = [f for f in report.findings if f.name in stage.findings and f.muted is not None]
     return Mark.OK, stage.title + (f" ({len(muted)} muted)" if muted else "")
 
@@ -79,9 +81,7 @@ def check_jsonl(run: CheckRun) -> str:
 def check_value(run: CheckRun) -> dict[str, Any]:
     """How the run went, as values that JSON knows."""
     return {
-        "stages": [
-            {"name": s.name, "ran": s.ran, "why": None if s.why is None else text(s.why)} for s in run.stages
-        ],
+        "stages": [_stage_value(stage) for stage in run.stages],
         "took_s": number(round(run.took_s, 4)),
         "deadline_s": number(run.deadline_s),
         "earlier_runs": run.runs,
@@ -89,4 +89,9 @@ def check_value(run: CheckRun) -> dict[str, Any]:
         "last_success": rfc3339(run.last_success) if run.last_success else None,
         "evidence": None if run.kept is None else text(run.kept),
         "notes": [text(note) for note in run.notes],
-    }  # fmt: skip
+    }
+
+
+def _stage_value(stage: StageRun) -> dict[str, Any]:
+    left = {name: text(why) for name, why in stage.open.items()}
+    return {"name": stage.name, "ran": stage.ran, "why": None if stage.why is None else text(stage.why), "open": left}

@@ -1,7 +1,7 @@
 """A check's outcome as JUnit XML, which CI systems show: a suite a stage, a case a finding the stage looks for.
 
 critical and warning are failures (by ``--fail-on``), unknown is an error, what was not run or is muted is skipped. A
-finding that the stage looked for and did not make is a case that passed only where something could be read.
+finding that the stage looked for and did not make is a case that passed only where it could be told.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def _cases(run: CheckRun, stage: StageRun, name: str, fail_on: str) -> Iterator[
     if found:
         return
     case = Xml.Element("testcase", classname=f"pdctl.{stage.name}", name=name)
-    why = stage.why or (None if any(i.reachable for i in run.report.instances) else "nothing could be read")
+    seen = any(i.reachable for i in run.report.instances)
+    why = stage.why or stage.open.get(name) or (None if seen else "nothing could be read")
     if why is not None:
         Xml.SubElement(case, "skipped", message=_text(why))
     yield case
