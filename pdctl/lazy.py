@@ -19,7 +19,16 @@ PLAIN: Mapping[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable"
 Rows = Mapping[str, tuple[str, str]]
 
 
-class LazyGroup(TyperGroup):
+class WholeGroup(TyperGroup):
+    """A group that lists its commands with the whole first sentence of their help, wrapped and not cut short."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, first_line(command.help or "")) for name, command in commands if command])
+
+
+class LazyGroup(WholeGroup):
     """Holds a stub for each row of the table: enough to list, complete and suggest it. ``resolve_command``, which runs
     only for the command that was asked for, puts the real one in its place."""
 
@@ -39,6 +48,11 @@ class LazyGroup(TyperGroup):
         return name, load(name, *self.rows[name]) if name else None, rest
 
 
+def first_line(text: str) -> str:
+    """The first paragraph of a help text on one line, without its full stop."""
+    return " ".join(text.strip().partition("\n\n")[0].split()).removesuffix(".")
+
+
 def load(name: str, where: str, help_line: str) -> Any:
     """The command at ``module:attribute``: a function becomes one command, a typer app a group of them."""
     module, _, attribute = where.partition(":")
@@ -47,6 +61,8 @@ def load(name: str, where: str, help_line: str) -> Any:
         app = typer.Typer(add_completion=False, **PLAIN)
         app.command(name, help=target.__doc__ or help_line)(target)
         target = app
+    else:
+        target.info.cls = WholeGroup
     command = get_command(target)
     command.name = name
     return command

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)  # no test may fail for being slow on a busy machine
+settings.load_profile("patient")
 
 KEPT = (
     "PATH",
