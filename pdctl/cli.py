@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "changes": ("pdctl.commands.changes:changes", "everything that changed since a moment, on one time line"),
     "script": ("pdctl.commands.script:app", "back up, restore and edit serve scripts"),
     "diff": ("pdctl.commands.diff:diff", "compare serve scripts: backups, processes, roles, files"),
+    "mute": ("pdctl.commands.mute:mute", "silence a finding for a while, with who and why"),
     "explain": ("pdctl.commands.explain:explain", "what a finding means and what to do, offline"),
     "findings": ("pdctl.commands.findings:findings", "list every finding there is, offline"),
     "playbook": ("pdctl.commands.playbook:playbook", "list, show, check and run runbooks that are data"),

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ SCHEMA = "pdctl.mutes/1"
 LAST = "last"  # the folder of what was found last, by cluster
 WAIT_S = 5.0  # for another command that writes mutes
 MOST_BYTES = 4 * 1024 * 1024
+KEEP_FOUND = timedelta(hours=1)
 BAD = (TypeError, ValueError, KeyError, AttributeError)
 
 
@@ -183,33 +184,45 @@ def _learn(lifted: Iterable[Lifted], first: Iterable[tuple[Mute, tuple[Print, ..
 
 
 def note_found(report: Report) -> None:
-    """Keeps how each finding was, for a mute to start from. Where the disk does not take it, a mute starts from the
-    next run that sees its finding."""
-    rows = []
+    """Keeps how each finding was, for a mute to start from, and for an hour those of earlier runs that looked longer
+    or at more. Where the disk does not take it, a mute starts from the next run that sees its finding."""
+    rows: list[dict[str, Any]] = []
     if report.findings:  # what mutes are made of is not imported for nothing
         from pdctl.model.mute import print_of
 
-        rows = [{"finding": f.name, "on": f.subject, **_row(print_of(f))} for f in report.findings]
-    value = {"schema": SCHEMA, "at": report.end.isoformat(), "cluster": report.cluster, "found": rows}
+        at = report.end.isoformat()
+        rows = [{"finding": f.name, "on": f.subject, "at": at, **_row(print_of(f))} for f in report.findings]
+    known = {(row["finding"], row["on"]) for row in rows}
     try:
         path = _last_path(report.cluster)
-        own_folder(path.parent)
-        replace_whole(path, json.dumps(value).encode())
+        old = [r for r in _found_before(path, report.end - KEEP_FOUND) if (r["finding"], r["on"]) not in known]
+        if rows or old:
+            own_folder(path.parent)
+            replace_whole(path, json.dumps({"schema": SCHEMA, "found": [*old, *rows]}).encode())
     except OSError:
         return
 
 
-def last_found(cluster: Cluster, finding: str, on: str) -> tuple[tuple[Print, ...], datetime] | None:
-    """How the finding was in the last run that judged this cluster, and when that was; None where that run did not see
-    it."""
+def last_found(cluster: Cluster, finding: str, on: str, now: datetime) -> tuple[tuple[Print, ...], datetime] | None:
+    """How the finding was in the newest run of the last hour that saw it, and when that was; None where none did."""
     try:
-        data = read_own(_last_path(cluster.name))
-        value = json.loads(data) if data is not None else {}
-        rows = [r for r in value.get("found", ()) if r["finding"] == finding and on in (r["on"], *r["on"].split("->"))]
-        prints = _prints(rows)
-        return None if prints is None else (prints, _time(value["at"]))
-    except (OSError, *BAD):
+        rows = _found_before(_last_path(cluster.name), now - KEEP_FOUND)
+    except OSError:
         return None
+    about = [r for r in rows if r["finding"] == finding and on in (r["on"], *r["on"].split("->"))]
+    newest = max((r["at"] for r in about), default=None)
+    prints = _prints([r for r in about if r["at"] == newest])
+    return None if prints is None or newest is None else (prints, _time(newest))
+
+
+def _found_before(path: Path, since: datetime) -> list[dict[str, Any]]:
+    """What runs found since then; nothing where the file cannot be made out."""
+    data = read_own(path)
+    try:
+        value = json.loads(data) if data is not None else {}
+        return [dict(r) for r in _listed(value.get("found")) if _time(r["at"]) >= since and str(r["on"])]
+    except BAD:
+        return []
 
 
 def _last_path(cluster: str) -> Path:

@@ -47,19 +47,25 @@ def judged(
 ) -> Report:
     """The report on what this command looks at: its own findings, and one for each instance it could not see. What
     other commands look at is not listed as unchecked."""
+    from pdctl import outlet
     from pdctl.checks import judge
     from pdctl.checks.host_seeing import unseen
     from pdctl.model.finding import by_weight
+    from pdctl.mutes import applied
 
     report = judge(window, cluster, only=tuple(only))
     missing = unseen(window, instances, needs, dict(why))
     names = {instance.name for instance in instances}
-    return replace(
+    report = replace(
         report,
         findings=tuple(by_weight([*report.findings, *missing])),
         unchecked=tuple(u for u in report.unchecked if u.why != LEFT_OUT),
         instances=tuple(i for i in report.instances if i.name in names),
     )
+    report, said = applied(report, cluster)
+    for note in said:
+        outlet.say(f"pdctl: {note}")
+    return report
 
 
 def with_details(report: Report, details: Mapping[str, Mapping[str, Any]]) -> Report:
@@ -103,12 +109,13 @@ def finish(
 
 def _all_lines(report: Report, lines: Callable[[Look], Iterator[str]], look: Look) -> Iterator[str]:
     from pdctl.model.finding import by_weight
-    from pdctl.render.human import finding_lines
+    from pdctl.render.human import finding_lines, muted_lines
     from pdctl.render.scope import ruled_out_lines, unchecked_lines
 
     yield from lines(look)
     for finding in by_weight(f for f in report.findings if f.muted is None):
         yield ""
         yield from finding_lines(finding, look)
+    yield from muted_lines(report, look)
     yield from ruled_out_lines(report.ruled_out, look)
     yield from unchecked_lines(report.unchecked, look)

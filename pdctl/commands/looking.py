@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pdctl.commands.common import Target
 
 if TYPE_CHECKING:
+    from pdctl.model.finding import Report
     from pdctl.model.window import Window
     from pdctl.watch import Looked
 
@@ -56,6 +57,20 @@ def look_at(
     look = Look(interval, seconds, timeout, deadline, kept, stop, hosts=hosts and what.demo is None)
     looked = watch(what.cluster, look)
     return Seen(looked.window, looked.interrupted, said(looked))
+
+
+def muted(report: Report, what: Target, lines: list[str]) -> Report:
+    """The report with what somebody muted marked as that, and what is to be said of mutes added to ``lines``. A live
+    report is noted, for a mute to start from; a demo has neither."""
+    from pdctl.mutes import applied, note_found
+
+    if what.demo is not None:
+        return report
+    report, said_of_mutes = applied(report, what.cluster)
+    lines.extend(said_of_mutes)
+    if what.capture is None:
+        note_found(report)
+    return report
 
 
 def said(looked: Looked) -> list[str]:

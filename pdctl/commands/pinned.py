@@ -26,7 +26,7 @@ from pdctl.commands.common import (
     emit,
     target,
 )
-from pdctl.commands.looking import look_at
+from pdctl.commands.looking import look_at, muted
 from pdctl.exits import FailOn
 
 NoRecordOpt = Annotated[bool, typer.Option("--no-record", help="Keep no raw answers.")]
@@ -70,6 +70,6 @@ def pinned(
             record=record,
             keep=not no_record,
         )
-        report = judge_only_pinned(looked.window, what.cluster)
+        report = muted(judge_only_pinned(looked.window, what.cluster), what, looked.lines)
     looked.tell()
     emit(report, output, ascii_only=ascii_only, fail_on=fail_on, pinned=True, interrupted=looked.interrupted)

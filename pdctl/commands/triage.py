@@ -27,7 +27,7 @@ from pdctl.commands.common import (
     emit,
     target,
 )
-from pdctl.commands.looking import look_at
+from pdctl.commands.looking import look_at, muted
 from pdctl.exits import FailOn
 
 OnlyOpt = Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help="Only this check or finding.")]
@@ -88,5 +88,6 @@ def triage(
             hosts=not no_hosts,
         )
         report = judge(looked.window, what.cluster, only=only or (), skip=skip or ())
+        report = muted(report, what, looked.lines)
     looked.tell()
     emit(report, output, ascii_only=ascii_only, fail_on=fail_on, interrupted=looked.interrupted)
