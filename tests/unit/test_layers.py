@@ -49,7 +49,7 @@ MAY |= {
     "evidence": frozenset({"model", "reach"}),
     "checkup": JOINTS | {"gather", "sample", "watch", "remember", "mutes", "evidence", "checkup_stages"},
     "checkup_stages": JOINTS | {"gather", "watch", "hostlook", "stacklook", "probing"},
-    "execute": JOINTS | {"carry", "gather", "sample", "recent", "replay", "watch", "journal", "filelook", "hostside"},
+    "execute": JOINTS | {"carry", "gather", "sample", "recent", "replay", "watch", "journal", "filelook", "hostlook", "hostside"},
     "hostside": JOINTS | {"filelook", "gather", "hostlook", "watch"},
     "runbook": JOINTS | {"render"},
     "demo": JOINTS | {"carry", "gather"},
