@@ -203,11 +203,13 @@ def tracked_ask(subject: str, host: Host, top: str, paths: Sequence[str]) -> Com
 
 def unit_messages_ask(instance: Instance, host: Host, since: datetime) -> CommandAsk:
     """What systemd itself said of a unit since then: starts, ends, restarts by itself."""
+    unit = instance.unit or ""
+    unit = unit if "." in unit else f"{unit}.service"
     argv = (
         "journalctl", "--no-pager", "-q", "-o", "json", "-n", str(MOST_MESSAGES), f"--since=@{since.timestamp():.0f}",
-        "_PID=1", f"UNIT={instance.unit}",
+        "_PID=1", f"UNIT={unit}",
     )  # fmt: skip
-    shown = f"journalctl -u {instance.unit} _PID=1 --since=@{since.timestamp():.0f}"
+    shown = f"journalctl -u {unit} _PID=1 --since=@{since.timestamp():.0f}"
     return _ask(instance.name, Fact.UNIT, host, argv, shown=shown, cap=8 * MEGABYTE)
 
 

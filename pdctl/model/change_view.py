@@ -8,10 +8,10 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that changed. ``kind``: script, backup, file, folder, package, git, unit, process, boot, driver, crash.
-    ``subject`` is an instance, or ``host:NAME``. ``effect`` says whether it works already. ``weight`` above 0 makes it a
-    suspect, the heavier the likelier, and ``why`` says for what reason; at 0 ``why`` says why it is none. ``touched``: a
-    new time and the same bytes. ``ask`` is how to see it again."""
+    """Something that changed. ``kind``: script, backup, file, folder, package, git, unit, process, boot, driver or
+    crash. ``subject`` is an instance, or ``host:NAME``. ``effect`` says whether it works already. ``weight`` above 0
+    makes it a suspect, the heavier the likelier, and ``why`` says for what reason; at 0 ``why`` says why it is none.
+    ``touched``: a new time and the same bytes. ``ask`` is how to see it again."""
 
     when: datetime
     kind: str
