@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pdctl.checks.base import Check, Verdict, found, saw
+from pdctl.checks.live_unit import by_times, unit_environment
 from pdctl.checks.script_drift import unsure
 from pdctl.checks.scripts import scripts_of
 from pdctl.checks.settings import NO_LIST, Change, differences, listed
@@ -37,6 +38,11 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
         if scripts is None or scripts.main.value.launcher is None:
             continue
         process = running(window, subject)
+        if process is None or (process.flags is None and process.environ is None):
+            by_unit = by_times(window, subject, scripts, started_of(window, subject))
+            if by_unit is not None:
+                yield by_unit
+                continue
         if process is None:
             text = "neither the command line nor the environment of its process could be read"
             yield Unchecked("the running process against its script", subject, text)
@@ -52,20 +58,30 @@ def running(window: Window, subject: str) -> Running | None:
     main = main_process(listed_at.value if listed_at else None)
     environ = window.last(subject, Fact.ENVIRON, Environ)
     pid = pid_of(line) or (main.pid if main else None) or pid_of(environ)
+    unit = window.last(subject, Fact.UNIT, Unit)
     seen: list[At[object]] = []
     flags = None
     if line is not None and line.value.launcher is not None:
         flags, seen = dict(line.value.flags), [*seen, line]
     elif main is not None and listed_at is not None and main.launcher is not None:
         flags, seen = dict(main.flags), [*seen, listed_at]
-    elif (unit := window.last(subject, Fact.UNIT, Unit)) is not None and unit.value.launcher is not None:
+    elif unit is not None and unit.value.launcher is not None:
         flags, seen = dict(unit.value.flags), [*seen, unit]
     values = None
     if environ is not None and pid_of(environ) in (pid, None):
         values, seen = dict(environ.value.values), [*seen, environ]
+    elif environ is None and flags is not None and unit is not None and flags == dict(unit.value.flags):
+        values = unit_environment(unit.value)
     started = main.started if main is not None and main.pid == pid else None
     titled = (line is not None and line.value.launcher is None) or (main is not None and main.launcher is None)
     return Running(pid, flags, values, started, tuple(seen), not titled) if seen else None
+
+
+def started_of(window: Window, subject: str) -> datetime | None:
+    """When the main process started, by the list of processes."""
+    listed_at = window.last(subject, Fact.PROCESSES, Processes)
+    main = main_process(listed_at.value if listed_at else None)
+    return main.started if main is not None else None
 
 
 def main_process(processes: Processes | None) -> Process | None:

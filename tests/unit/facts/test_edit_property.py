@@ -85,7 +85,7 @@ def source(script: Script) -> Source:
 
 
 @given(scripts(CERTAIN))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_script_is_read_as_it_was_meant(script: Script) -> None:
     read = script_of("/opt/serve.sh", None, script.text)
     assert read.launcher == "sglang"
@@ -106,7 +106,7 @@ def one_change(before: bytes, after: bytes) -> tuple[bytes, bytes]:
 
 
 @given(scripts(), st.sampled_from(NAMES), VALUES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_variable_that_is_set_has_that_value_and_nothing_else_changes(script: Script, name: str, value: str) -> None:
     src = source(script)
     edited = set_variable(src, name, value)
@@ -119,7 +119,7 @@ def test_a_variable_that_is_set_has_that_value_and_nothing_else_changes(script: 
 
 
 @given(scripts(), st.sampled_from(NAMES), VALUES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_set_then_unset_restores_every_byte(script: Script, name: str, value: str) -> None:
     assume(name not in script.variables)
     src = source(script)
@@ -129,7 +129,7 @@ def test_set_then_unset_restores_every_byte(script: Script, name: str, value: st
 
 
 @given(scripts(SAFE), st.sampled_from(NAMES), SAFE)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_value_that_is_set_back_restores_every_byte(script: Script, name: str, value: str) -> None:
     assume(name in script.variables)
     src = source(script)
@@ -138,7 +138,7 @@ def test_a_value_that_is_set_back_restores_every_byte(script: Script, name: str,
 
 
 @given(scripts(), st.sampled_from(FLAGS), CERTAIN)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_an_option_that_is_set_has_that_value_and_nothing_else_changes(script: Script, name: str, value: str) -> None:
     src = source(script)
     edited = set_flag(src, name, [value])
@@ -151,7 +151,7 @@ def test_an_option_that_is_set_has_that_value_and_nothing_else_changes(script: S
 
 
 @given(scripts(), st.sampled_from([*FLAGS, *SWITCHES]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_an_option_that_is_taken_out_is_gone_and_nothing_else(script: Script, name: str) -> None:
     src = source(script)
     if name not in script.flags:
@@ -166,7 +166,7 @@ def test_an_option_that_is_taken_out_is_gone_and_nothing_else(script: Script, na
 
 
 @given(st.text(max_size=200), st.sampled_from(NAMES), VALUES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_whatever_the_text_an_edit_is_made_or_refused(text: str, name: str, value: str) -> None:
     src = Source(text.encode("utf-8", "surrogatepass"), "/opt/serve.sh")
     for act in (lambda: set_variable(src, name, value), lambda: set_flag(src, "--tp", ["2"])):
