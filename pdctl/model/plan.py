@@ -225,13 +225,14 @@ class Refusal:
 class Wish:
     """What was asked for. ``only``: roles or instances, all where empty. ``serial``: how many instances of a role at a
     time, all where None. Seconds: ``drain`` to wait for active requests to end (None: no wait), ``ready`` for a new
-    process to be ready, ``stop`` for the old one to be gone. ``force``: rules overridden."""
+    process to be ready, ``stop`` for the old one to be gone (None: what systemd allows it, and some more). ``force``:
+    rules overridden."""
 
     only: tuple[str, ...] = ()
     serial: int | None = None
     drain: float | None = None
     ready: float = 600.0
-    stop: float = 300.0
+    stop: float | None = None
     force: tuple[str, ...] = ()
     backup: bool = True
 

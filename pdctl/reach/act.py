@@ -46,13 +46,11 @@ _MARK = (
     '[ ! -s "$m/pid" ] || kill -0 "$(cat "$m/pid")" 2>/dev/null && echo runs; fi; '
     f'[ -f "$m/out" ] && {{ echo said; tail -c {SAID} "$m/out"; }}; exit 0'
 )
-# Words: the script, the backup's name. An older backup that is the same already is as good as a new one.
+# $1 the script, $2 the backup's name; then the command that makes it. An older backup beside it that is the same is as
+# good as a new one.
 _BACKUP = (
-    'f=$1 b=$2; [ -f "$f" ] || { echo "$f is no file" >&2; exit 1; }; for o in "$f".*; do '
-    'case $o in *.part) continue;; esac; [ -f "$o" ] && cmp -s -- "$f" "$o" && { echo "same $o"; exit 0; }; done; '
-    'p="$b.part"; cp -p -- "$f" "$p" && touch -- "$p" && cmp -s -- "$f" "$p" && sync -- "$p" 2>/dev/null; '
-    'cmp -s -- "$f" "$p" || { rm -f -- "$p"; echo "the copy differs" >&2; exit 1; }; '
-    'ln -- "$p" "$b" && rm -f -- "$p" && echo "made $b"'
+    'f=$1 b=$2; shift 2; for o in "$f".*; do [ -f "$o" ] && cmp -s -- "$f" "$o" && { echo "same $o"; exit 0; }; done; '
+    '"$@" && echo "made $b"'
 )
 _TIDY = 'case $1 in */pdctl.*) rm -rf -- "$1";; esac'
 
@@ -87,11 +85,13 @@ def job_ask(host: Host, permit: Permit, step: str, attempt: int, words: Sequence
     return _act(host, permit, step, attempt, _JOB, words, said)
 
 
-def backup_ask(host: Host, permit: Permit, step: str, attempt: int, script: str, backup: str, said: str) -> CommandAsk:
-    """Copies a script, mode and owner kept; never over anything. It prints ``made PATH``, or ``same PATH`` where a
-    backup beside it is the same already."""
-    words = ("sh", "-c", _BACKUP, "sh", script, backup)
-    return _act(host, permit, step, attempt, _AT_ONCE, words, said, shown=f"cp -p {shlex.quote(script)} {backup}")
+def backup_ask(
+    host: Host, permit: Permit, step: str, attempt: int, script: str, backup: str, words: Sequence[str], said: str
+) -> CommandAsk:
+    """Makes a backup of a script by the command given. It prints ``made BACKUP``, or ``same PATH`` where a backup that
+    lies beside it is the same already and none is made."""
+    whole = ("sh", "-c", _BACKUP, "sh", script, backup, *words)
+    return _act(host, permit, step, attempt, _AT_ONCE, whole, said, shown=f"cp {shlex.quote(script)} {backup}")
 
 
 def _act(
