@@ -14,8 +14,8 @@ from pdctl.cli import COMMANDS
 
 ROOT = Path(pdctl.__file__).parent
 
-# Rooms and single modules, each with the rooms it may import besides itself. `errors`, `exits` and the version are free to
-# all: they are tables and import nothing that runs. What is missing here fails the test: a new room says where it stands.
+# Rooms and single modules, each with the rooms it may import besides itself. `errors`, `exits` and the version are free
+# to all: tables that import nothing that runs. What is missing here fails the test: a new room says where it stands.
 MAY: dict[str, frozenset[str]] = {
     "model": frozenset(),
     "inventory": frozenset({"model"}),
@@ -49,7 +49,8 @@ MAY |= {
     "evidence": frozenset({"model", "reach"}),
     "checkup": JOINTS | {"gather", "sample", "watch", "remember", "mutes", "evidence", "checkup_stages"},
     "checkup_stages": JOINTS | {"gather", "watch", "hostlook", "stacklook", "probing"},
-    "execute": JOINTS | {"carry", "gather", "sample", "recent", "replay", "watch", "journal", "filelook", "hostlook", "hostside"},
+    "execute": JOINTS
+    | {"carry", "gather", "sample", "recent", "replay", "watch", "journal", "filelook", "hostlook", "hostside"},
     "hostside": JOINTS | {"filelook", "gather", "hostlook", "watch"},
     "runbook": JOINTS | {"render"},
     "demo": JOINTS | {"carry", "gather"},
