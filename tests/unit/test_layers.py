@@ -33,7 +33,8 @@ MAY |= {
     "gather": JOINTS | {"carry"},
     "sample": JOINTS | {"carry", "gather", "recent", "replay"},
     "logbook": JOINTS,
-    "watch": JOINTS | {"carry", "gather", "sample", "recent", "replay"},
+    # a look at engines takes the hosts along, which are looked at with the same tools: both are one joint in two files
+    "watch": JOINTS | {"carry", "gather", "sample", "recent", "replay", "hostside"},
     "trials": JOINTS,
     "probing": JOINTS | {"gather", "sample", "trials", "watch"},
     "hostlook": JOINTS | {"carry", "gather", "watch"},
