@@ -43,7 +43,7 @@ def commands() -> Commands:
 
 def test_every_event_has_its_time_and_the_text_says_the_same(path: Path) -> None:
     played = play(BOOK, commands(), path, desk=Desk(["prod"]))
-    assert [event["event"] for event in played.events][0] == "start"
+    assert played.events[0]["event"] == "start"
     assert played.events[-1]["event"] == "end"
     assert all(event["at"].endswith("Z") for event in played.events)
     assert played.events[0]["by"] == "op@host" and played.events[0]["digest"] == BOOK.digest
