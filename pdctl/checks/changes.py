@@ -198,7 +198,18 @@ def _file(scene: Scene, subject: str, at: At[WatchedFile]) -> Event:
         what = f"{file.path}: touched, not changed"
         return replace(event, what=what, touched=True, why=f"byte-identical to {file.same_as}")
     effect, works = scene.effect(subject, file.mtime)
-    return _judged(replace(event, effect=effect), works, "a watched file changed")
+    loose = " (not committed)" if _is_dirty(scene, subject, file.path) else ""
+    return _judged(replace(event, what=f"{event.what}{loose}", effect=effect), works, "a watched file changed")
+
+
+def _is_dirty(scene: Scene, subject: str, path: str) -> bool:
+    """Whether git holds other bytes of a file, or none."""
+    for at in scene.window.seen(subject, Fact.GIT, Checkout):
+        top = f"{at.value.path}/" if at.value.path else None
+        if top and path.startswith(top):
+            inside = path.removeprefix(top)
+            return any(inside == name or (name.endswith("/") and inside.startswith(name)) for name in at.value.dirty)
+    return False
 
 
 # --- checkouts -----------------------------------------------------------------------------------------------------
@@ -219,7 +230,9 @@ def _moves(scene: Scene, subject: str, at: At[Checkout]) -> Iterator[Event]:
     for move in checkout.moves:
         if move.at >= scene.since:
             effect, works = scene.effect(subject, move.at)
-            event = Event(move.at, "git", subject, f"{where}: head moved to {move.head[:12]} ({move.what})", effect)
+            loose = f"; {len(checkout.dirty)} file(s) are not committed" if checkout.dirty else ""
+            what = f"{where}: head moved to {move.head[:12]} ({move.what}){loose}"
+            event = Event(move.at, "git", subject, what, effect)
             yield _judged(replace(event, ask=at.seen.ask), works, "the code changed")
     if not checkout.moves and checkout.committed is not None and checkout.committed >= scene.since:
         effect, works = scene.effect(subject, checkout.committed)

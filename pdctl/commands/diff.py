@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pdctl.scriptlook import Options, Seen
 
 FINDINGS = ("script-drift", "live-drift", "role-mismatch")
+NO_SCRIPT = 'script = "/opt/serve/prefill.sh" in its [[instance]], or compare files: pdctl diff HOST:PATH HOST:PATH.'
 TROUBLE = 2  # diff's own exit status where a file cannot be read
 
 WhatArg = Annotated[
@@ -87,8 +89,11 @@ def diff(
         wanted = chosen(looked.cluster, names)
         if len(names) > 2:
             raise UsageError("diff compares one instance with its backups, or two with each other")
+        wanted = _with_script(looked, wanted, names)
         seen = _seen(looked, wanted, options, timeout, record)
+        _refuse_nothing(looked, seen)
         report = _report(seen, looked.cluster, wanted, options)
+        report = report if names else _with_left_out(report, looked, wanted)
         if len(names) == 2:
             from pdctl.scriptlook import pair_shown
 
@@ -98,6 +103,24 @@ def diff(
 
             shown = own_shown(seen, looked.cluster, wanted, options)
     _out(report, shown, seen, exit_code, output, fail_on, ascii_only)
+
+
+def _with_script(looked: Target, wanted: Sequence[Instance], names: Sequence[str]) -> tuple[Instance, ...]:
+    """The instances whose script the inventory names. Raises UsageError where one that was asked for has none, or
+    none has; a recording holds what it holds."""
+    if looked.capture is not None:
+        return tuple(wanted)
+    without = [i.name for i in wanted if not i.script]
+    if without and (names or len(without) == len(wanted)):
+        raise UsageError(f"the inventory names no script of {', '.join(without)}", NO_SCRIPT)
+    return tuple(i for i in wanted if i.script)
+
+
+def _refuse_nothing(looked: Target, seen: Seen) -> None:
+    from pdctl.model.answer import Fact
+
+    if looked.capture is not None and not seen.window.subjects(Fact.SCRIPT):
+        raise UsageError(f"{looked.capture.source}: the recording holds no serve script")
 
 
 def _is_file(name: str) -> bool:
@@ -124,6 +147,18 @@ def _report(seen: Seen, cluster: Cluster, wanted: Sequence[Instance], options: O
         seen.window, cluster, with_script, only=FINDINGS, needs=(Fact.SCRIPT,), why=_why(seen, with_script)
     )  # fmt: skip
     return judged_against(report, seen, cluster, wanted, options)
+
+
+def _with_left_out(report: Report, looked: Target, wanted: Sequence[Instance]) -> Report:
+    """In a whole look, the instances whose script is not named are among what was not checked."""
+    from pdctl.model.finding import Unchecked
+
+    names = {i.name for i in wanted}
+    left = [i.name for i in looked.cluster.instances if i.name not in names and not i.script]
+    if looked.capture is not None:
+        return report
+    rows = (Unchecked("its serve script", name, "the inventory names none") for name in left)
+    return replace(report, unchecked=(*report.unchecked, *rows))
 
 
 def _why(seen: Seen, wanted: Sequence[Instance]) -> dict[str, str]:

@@ -327,3 +327,17 @@ def test_a_script_that_cannot_be_read_is_said(site: Site, capsys: pytest.Capture
     assert [f["name"] for f in told["findings"]] == ["endpoint-unreadable"]
     assert "no such file" in told["findings"][0]["summary"]
     assert run(capsys, "diff", "decode-0", "--exit-code", "-c", site.config)[0] == 2
+
+
+def test_nothing_is_green_that_was_not_looked_at(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path(site.config).read_text()
+    bare = "\n".join(line for line in text.splitlines() if not line.startswith("script ="))
+    Path(site.config).write_text(bare)
+    for words in ((), ("decode-0",)):
+        status, _, err = run(capsys, "diff", *words, "-c", site.config)
+        assert status == 64 and "the inventory names no script of" in err
+    head, _, tail = text.rpartition("script =")
+    Path(site.config).write_text(head + tail.partition("\n")[2])
+    status, out, _ = run(capsys, "diff", "--no-live", "-c", site.config, "-o", "json")
+    rows = {(row["subject"], row["why"]) for row in json.loads(out)["unchecked"]}
+    assert ("decode-0", "the inventory names none") in rows

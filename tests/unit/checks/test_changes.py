@@ -215,6 +215,18 @@ def test_a_checkout_that_stayed_with_what_is_not_committed() -> None:
     assert steady.by == "head abcdef123456, 2 file(s) not committed"
 
 
+def test_files_that_git_does_not_have_are_said_so() -> None:
+    scene = git(runs(HostScene(), 30), committed=at(-99), dirty=["a.env", "new/"])
+    for name in ("a.env", "new/b.env", "c.env"):
+        file(scene, 10, f"/srv/conf/{name}")
+    told = {e.what for e in line_of(scene).events if e.kind == "file"}
+    assert told == {
+        "/srv/conf/a.env: written (not committed)",
+        "/srv/conf/new/b.env: written (not committed)",
+        "/srv/conf/c.env: written",
+    }
+
+
 # --- units ---------------------------------------------------------------------------------------------------------
 
 
