@@ -25,7 +25,8 @@ ENDLESS = frozenset({"--follow", "-f", "--watch"})
 @dataclass(frozen=True, slots=True)
 class Kind:
     """How a playbook may use a command. ``reports``: it judges, so findings can be tested. ``risky``: options with
-    which it does more than read. ``always``: it changes something unless its first option is one of ``harmless``.
+    which it does more than read. ``always``: it changes something unless its first option is one of ``harmless``,
+    or its first word one of ``reading``.
     ``preview`` shows what it would do; ``agreed`` is how it is told that a person agreed; ``named``: the person types
     the cluster's name rather than yes. ``bounds``: it goes on for ever unless one of these is given."""
 
@@ -33,6 +34,7 @@ class Kind:
     risky: frozenset[str] = frozenset()
     always: bool = False
     harmless: frozenset[str] = frozenset()
+    reading: frozenset[str] = frozenset()
     preview: tuple[str, ...] = ()
     agreed: tuple[str, ...] = ()
     named: bool = False
@@ -71,7 +73,7 @@ COMMANDS: Mapping[str, Kind] = {
                     named=True),
     "script": Kind(always=True, harmless=frozenset({"--dry-run"}), preview=("--dry-run",), agreed=("--yes",),
                    named=True),
-    "mute": Kind(always=True, harmless=frozenset({"--list"})),
+    "mute": Kind(always=True, reading=frozenset({"list"})),
 }  # fmt: skip
 _PLACE = re.compile(r"\{([^{}]*)\}")
 SUBJECT = "subject"
@@ -93,6 +95,8 @@ def consent_for(words: Sequence[str]) -> Consent | None:
 
 def _is_harmless(words: Sequence[str], kind: Kind) -> bool:
     """Whether the first option is one that makes the command only show. A later one may be the value of another."""
+    if words[1:2] and words[1] in kind.reading:
+        return True
     return next((word for word in words[1:] if word.startswith("-")), "") in kind.harmless
 
 

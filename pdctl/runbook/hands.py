@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pdctl.model.finding import Status
 from pdctl.model.playbook import Found, Result, Step
-from pdctl.plans.playbook_commands import Consent, consent_for, filled, subjects_of
+from pdctl.plans.playbook_commands import COMMANDS, Consent, consent_for, filled, subjects_of
 from pdctl.plans.playbook_course import JUDGED, gone
 from pdctl.plans.playbook_words import seconds_of
 from pdctl.reach.clock import Clock
@@ -118,7 +118,7 @@ class Hands:
     def _shortened(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """The words with no look longer than the order allows."""
         most = self.order.look_s
-        if most is None:
+        if most is None or COMMANDS[words[0]].always:
             return words
         out = list(words)
         for place, word in enumerate(out):

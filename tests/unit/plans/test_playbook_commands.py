@@ -31,7 +31,8 @@ def test_every_command_of_pdctl_is_either_told_how_it_may_be_used_or_is_no_step(
         "script backup decode-0",
         "script restore decode-0 --at --dry-run",
         "mute request-pinned --on prefill-0 --for 2h --why x",
-        "mute request-pinned --why --list",
+        "mute request-pinned --why list",
+        "mute lift request-pinned",
         "probe --load",
         "probe --kind many --load",
         "probe --save /etc/passwd",
@@ -48,7 +49,7 @@ def test_what_does_more_than_read_takes_consent(words: str) -> None:
 @pytest.mark.parametrize(
     "words",
     ["triage", "pinned --for 20s", "probe", "probe --plan", "stacks", "logs --failures", "restart --plan",
-     "restart --plan --only decode", "script set --dry-run decode-0 A=1", "check", "diff", "changes --since 2h"],
+     "restart --plan --only decode", "script set --dry-run decode-0 A=1", "check", "mute list", "diff", "changes --since 2h"],
 )  # fmt: skip
 def test_what_only_reads_takes_none(words: str) -> None:
     assert consent_for(words.split()) is None
