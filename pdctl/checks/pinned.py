@@ -14,13 +14,14 @@ from pdctl.checks.pinned_flow import judge_under_flow
 from pdctl.checks.pinned_gauge import judge_by_gauge
 from pdctl.checks.pinned_http import judge_by_http
 from pdctl.checks.pinned_live import judge_live_decode, judge_live_prefill
+from pdctl.checks.pinned_stage import judge_by_stages, judge_stage_decode
 from pdctl.checks.view import ClusterView, EngineView, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.finding import Finding, RuledOut, Unchecked
 from pdctl.model.window import Window
 
-RULES = (judge_live_prefill, judge_under_flow, judge_by_http, judge_by_gauge)
+RULES = (judge_live_prefill, judge_under_flow, judge_by_stages, judge_by_http, judge_by_gauge)
 
 
 def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
@@ -32,10 +33,17 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
         for verdict in first_verdict(view, prefill):
             (found if isinstance(verdict, Finding) else rest).append(verdict)  # type: ignore[arg-type]
     for decode in view.decodes:
-        for verdict in judge_live_decode(view, decode, tuple(found)):
+        for verdict in judge_decode(view, decode, tuple(found)):
             (found if isinstance(verdict, Finding) else rest).append(verdict)  # type: ignore[arg-type]
     yield from found
     yield from rest
+
+
+def judge_decode(view: ClusterView, decode: EngineView, known: tuple[Finding, ...]) -> Iterator[Verdict]:
+    """A decode that waits for what no prefill has; where a prefill holds something, that is the one to name."""
+    yield from judge_live_decode(view, decode, known)
+    if not known:
+        yield from judge_stage_decode(view, decode)
 
 
 def first_verdict(view: ClusterView, prefill: EngineView) -> Iterator[Verdict]:
@@ -51,7 +59,7 @@ def first_verdict(view: ClusterView, prefill: EngineView) -> Iterator[Verdict]:
     if not prefill.pages and not prefill.loads:
         yield Unchecked("request-pinned", prefill.name, "neither its metrics nor its live queue counts could be read")
         return
-    yield reasons[-1] if reasons else Unchecked("request-pinned", prefill.name, why_not(prefill))
+    yield reasons[0] if reasons else Unchecked("request-pinned", prefill.name, why_not(prefill))
 
 
 def why_not(prefill: EngineView) -> str:

@@ -11,45 +11,72 @@ import math
 from collections.abc import Iterator
 
 from pdctl.checks.base import Verdict, found, saw
+from pdctl.checks.handoff import turnover
 from pdctl.checks.pinned_evidence import second_signals
 from pdctl.checks.pinned_live import mean_transfer_s, rank_text
-from pdctl.checks.plateau import floor_of, mean_of, series_text
+from pdctl.checks.plateau import floor_of, mean_of, series_text, tail
 from pdctl.checks.trust import Counts
 from pdctl.checks.view import ClusterView, Count, EngineView
+from pdctl.checks.witness import SURE, Odds, at_most, batch_counts, odds, paced
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, RuledOut, Unchecked
 from pdctl.model.rank import WHOLE, Rank
 
 LOOP_S = 0.03  # the transfer time is taken when the loop sees its end (seen on 0.5.23); room for a late turn
-ODDS = math.log(1e-6)
 LEAST_READINGS, LEAST_S, LEAST_DONE = 8, 20.0, 2
+SLOW_FACTOR = 20.0  # a transfer this many times longer than the mean is out of the ordinary
 
 
 def judge_under_flow(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
-    """For each rank with live inflight counts: seen empty (ruled out), against all odds never empty (pinned), or can't
-    be told behind this much traffic."""
+    """For each rank with live inflight counts: against all odds never empty since it was last seen so (pinned), or
+    can't be told behind this much traffic; ruled out where every rank was seen empty and not long ago."""
+    empty: list[str] = []
     for dp in engine.dps:
         readings = engine.live(Gauge.INFLIGHT, dp)
         if len(readings) < 2:
             continue
-        if floor_of(readings) < 1:
-            yield RuledOut("request-pinned", engine.name, f"live inflight {rank_text(dp)}{series_text(readings)}")
+        full = tail(readings)
+        if len(full) < len(readings) and (not full or full[-1].t - full[0].t < LEAST_S):
+            empty.append(f"live inflight {rank_text(dp)}{series_text(readings)}")
             continue
-        share = turnover_share(engine, dp, readings)
-        if share is not None and independent(engine, readings) * math.log(max(share, 1e-9)) < ODDS:
-            yield floor_finding(view, engine, dp, readings, share)
+        against = explained(engine, dp, full)
+        if against is not None and against.log < SURE and not met_each_time(engine, dp, full[0].t):
+            yield floor_finding(view, engine, dp, full, against.share)
         else:
-            text = flow_text(readings, dp) if flows(engine) else short_text(readings, dp)
+            text = flow_text(full, dp) if flows(engine) else short_text(full, dp)
             yield Unchecked("request-pinned", engine.name, text)
+    if len(empty) == len(engine.dps):
+        yield RuledOut("request-pinned", engine.name, "; ".join(empty[:2]))
+
+
+def met_each_time(engine: EngineView, dp: int | None, since: float) -> bool:
+    """Whether the readings may have met a request each time, as both come at a pace, and no batch says otherwise."""
+    return paced(engine, Gauge.INFLIGHT, dp, since) and not any(batch_counts(engine, dp, since))
+
+
+def explained(engine: EngineView, dp: int | None, readings: tuple[Count, ...]) -> Odds | None:
+    """The odds that turnover alone explains these readings; None where nothing bounds it. Counts of releases before
+    0.5.19 are taken at batch boundaries: more often with something in the queue (see ``pinned_stage`` for those)."""
+    span = readings[-1].t - readings[0].t
+    if engine.traits.counts != Counts.LIVE or span < LEAST_S:
+        return None
+    flow = turnover(engine, ("prefill_transfer_kv_cache",), dp, readings[0].t)
+    if flow is not None and flow.done:
+        return odds(readings, at_most(flow), flow.stay) if span >= SLOW_FACTOR * flow.stay else None
+    share = turnover_share(engine, dp, readings)
+    if share is None:
+        return None
+    return Odds(floor_of(readings), share, independent(engine, readings) * math.log(max(share, 1e-9)))
 
 
 def turnover_share(engine: EngineView, dp: int | None, readings: tuple[Count, ...]) -> float | None:
-    """The greatest share of the time turnover alone can keep the queue non-empty; None when it can't be bounded."""
+    """The greatest share of the time turnover alone can keep the queue non-empty, by the count of finished transfers
+    and their mean time, for pages without stage counters; None when it can't be bounded."""
     span = readings[-1].t - readings[0].t
     done = engine.growth(Gauge.TRANSFERS_DONE, dp, readings[0].t, whole=not engine.one_of_several(dp))
     mean = mean_in_window_s(engine, readings[0].t)
-    if mean is None or done is None or span <= 0 or engine.traits.counts != Counts.LIVE:
-        return None  # counts of older releases are taken at batch boundaries: more often with something in the queue
+    if mean is None or done is None or span <= 0:
+        return None
     if done < LEAST_DONE:
         return None  # nothing flows: a standing queue is another rule's business
     most = done + 2.0 * math.sqrt(done) + 2.0  # what a longer look might have counted

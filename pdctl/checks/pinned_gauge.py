@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from pdctl.checks.base import Verdict, found, saw
+from pdctl.checks.handoff import counted
 from pdctl.checks.memory import token_signs
 from pdctl.checks.pinned_evidence import active_on, router_signal, stack_signal
 from pdctl.checks.plateau import floor_of, series_text
@@ -120,7 +121,7 @@ def by_overdue_report(view: ClusterView, engine: EngineView) -> Iterator[Verdict
     reports = [idle_report(decode) for decode in view.decodes]
     if routed_none(view, engine):
         yield RuledOut("request-pinned", engine.name, "the router has no request under way on it")
-    elif reports and all(reports):
+    elif reports and all(reports) and not entered_since(view, engine):
         yield RuledOut("request-pinned", engine.name, "; ".join(r for r in reports if r))
     elif (routed and (late or stacks)) or (late and stacks):
         yield found(
@@ -134,6 +135,14 @@ def by_overdue_report(view: ClusterView, engine: EngineView) -> Iterator[Verdict
         )
     else:
         yield Unchecked("request-pinned", engine.name, blind_text(engine))
+
+
+def entered_since(view: ClusterView, engine: EngineView) -> bool:
+    """Whether the stage counters leave something in a hand-off queue at the end of the window: a report that zeroed
+    the gauges says nothing of what came after it, nor of a prefill's orphans in bootstrap."""
+    told = [counted(engine, queue, None) for queue in (Gauge.INFLIGHT, Gauge.BOOTSTRAP)]
+    told += [counted(decode, queue, None) for decode in view.decodes for queue in (Gauge.TRANSFER, Gauge.PREALLOC)]
+    return any(readings and readings[-1].value >= 1 for readings in told)
 
 
 def overdue(view: ClusterView, since: float) -> Iterator[Evidence]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.checks.base import Verdict, found, saw
+from pdctl.checks.handoff import counted
 from pdctl.checks.memory import starved, token_signs
 from pdctl.checks.pinned_evidence import peer_signal, router_signal, stack_signal
 from pdctl.checks.plateau import Plateau, plateau, series_text
@@ -75,6 +76,18 @@ def what_hinders(view: ClusterView, engine: EngineView, flat: Plateau) -> str | 
         reasons = starved(decode, start) or token_signs(decode, start)
         if reasons:
             return f"{decode.name} still works ({reasons[0]}) and may make them wait"
+        waiting = counted(decode, Gauge.PREALLOC, None, start)
+        if waiting and waiting[-1].value >= 1:
+            return f"{decode.name} holds requests in prealloc by its stage counters: {series_text(waiting)}"
+    return waits_for_batch(engine, flat)
+
+
+def waits_for_batch(engine: EngineView, flat: Plateau) -> str | None:
+    """Why all that is owed may wait for its forward pass by the stage counters (bootstrapped less forwarded), None
+    where some of it is in bootstrap or in flight."""
+    waiting = counted(engine, Gauge.QUEUE, None, flat.readings[0].t)
+    if waiting and waiting[-1].value >= flat.last:
+        return f"all of them may still wait for a batch by the stage counters: {series_text(waiting)}"
     return None
 
 

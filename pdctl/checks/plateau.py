@@ -38,6 +38,12 @@ def plateau(readings: Sequence[Count]) -> Plateau | None:
     return Plateau(tuple(reversed(kept))) if kept else None
 
 
+def tail(readings: Sequence[Count]) -> tuple[Count, ...]:
+    """The readings since the queue was last seen empty."""
+    empty = max((i for i, reading in enumerate(readings) if reading.value < 1), default=-1)
+    return tuple(readings[empty + 1 :])
+
+
 def floor_of(readings: Sequence[Count]) -> float:
     """The least reading, 0.0 of none."""
     return min((r.value for r in readings), default=0.0)

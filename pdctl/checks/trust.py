@@ -41,7 +41,8 @@ class Traits:
     """``http_active``: the page counts HTTP requests under way, to the end of the body. ``idle_counter``: per-rank idle
     and CPU seconds. ``fully_idle_gate``: any non-empty queue stops the idle report. ``bootstrap_timeout_s`` and
     ``waiting_timeout_s``: the defaults (None: no such timeout). ``decode_tells_prefill``: decode's own timeout or abort
-    reaches the prefill. ``fake_transfers_left_out``: the transfer counters leave health probes out."""
+    reaches the prefill. ``fake_transfers_left_out``: the transfer counters leave health probes out. ``stages``: the
+    counters of request stages are there; ``stage_failures_apart``: they leave failed transfers out."""
 
     counts: Counts
     inflight: Inflight
@@ -55,6 +56,8 @@ class Traits:
     decode_tells_prefill: bool
     fake_transfers_left_out: bool
     known: bool = True
+    stages: bool = False
+    stage_failures_apart: bool = False
 
 
 _COUNTS = (
@@ -91,6 +94,8 @@ def traits_of(release: Release | None) -> Traits:
         waiting_timeout_s=300.0 if release >= (0, 5, 3, 0) else None,
         decode_tells_prefill=release >= (0, 5, 13, 0),
         fake_transfers_left_out=release >= (0, 5, 15, 0),
+        stages=release >= (0, 5, 3, 0),
+        stage_failures_apart=release >= (0, 5, 10, 0),
     )
 
 

@@ -67,7 +67,7 @@ REQUEST_STAGE_LABEL = "stage"
 # Those whose differences are lengths of queues: what each observes is told in checks/handoff.py.
 REQUEST_STAGES = frozenset(
     {
-        "prefill_bootstrap", "prefill_forward", "prefill_transfer_kv_cache",
+        "prefill_prepare", "prefill_bootstrap", "prefill_forward", "prefill_transfer_kv_cache",
         "decode_prepare", "decode_bootstrap", "decode_transferred",
     }
 )  # fmt: skip

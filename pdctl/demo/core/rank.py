@@ -272,7 +272,8 @@ class Rank:
 
     # -- counters and log --------------------------------------------------------------------------------------
     def stage_done(self, stage: str, seconds: float) -> None:
-        self.series.observe("per_stage_req_latency_seconds", max(seconds, 0.0), labels(stage=stage))
+        if self.traits.stage_histogram:
+            self.series.observe("per_stage_req_latency_seconds", max(seconds, 0.0), labels(stage=stage))
 
     def finish(self, leg: Leg, status: int = 200, text: str = "") -> None:
         leg.move(Stage.DONE, self.tl.now)

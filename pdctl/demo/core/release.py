@@ -79,6 +79,11 @@ class Traits:
         return self.since("0.5.16")
 
     @property
+    def stage_histogram(self) -> bool:
+        """Seconds in each stage of a request are observed at all (0.5.2 has no such histogram, 0.5.3 has)."""
+        return self.since("0.5.3")
+
+    @property
     def stage_counts_failures(self) -> bool:
         """The latency histogram of the transfer stage counts failed transfers too."""
         return not self.since("0.5.10")

@@ -1,0 +1,171 @@
+"""The lengths of the hand-off queues by the schedulers' own counters of request stages.
+
+A scheduler observes how long each request spent in each stage of its way (``per_stage_req_latency_seconds``, release
+0.5.3 and later; 0.5.2 has no such histogram). It counts a request out of one stage as it goes into the next queue, so
+entered less left is that queue's length at the instant of the page, while the gauges stand as some batch left them:
+
+- inflight of prefill: ``prefill_forward`` less ``prefill_transfer_kv_cache``
+- bootstrap of prefill: ``prefill_prepare`` less ``prefill_bootstrap`` (to 0.5.9; later releases leave out the first)
+- waiting or in its forward pass on prefill: ``prefill_bootstrap`` less ``prefill_forward``
+- prealloc of decode: ``decode_prepare`` less ``decode_bootstrap``
+- transfer of decode: ``decode_bootstrap`` less ``decode_transferred``
+
+What failed is subtracted where it never reached the second stage: failed bootstraps always, failed transfers from
+0.5.10 on. Before, the stage is observed for them as well (``disaggregation/prefill.py`` and ``decode.py`` of 0.5.3,
+0.5.6 and 0.5.9: for every request that leaves; ``observability/req_time_stats.py`` and its callers of 0.5.10.post1,
+0.5.15, 0.5.19 and 0.5.23: for those that succeed). A failure counter that is absent has counted none.
+
+Seen to hold at every sample of recordings of real engines of 0.5.6, 0.5.9, 0.5.10.post1, 0.5.15, 0.5.19 and 0.5.23:
+idle, under load, with requests pinned and probed, in a storm of aborts (181 failed transfers), with decode's memory
+full, after a burst.
+
+The difference can drift, and for good: a request aborted in its forward pass, and one whose optimistic prefill is
+tried again or whose bootstrap fails after it, counts as forwarded and never enters the queue (seen in the source of
+0.5.15 and 0.5.23); a request aborted while it waits stays in "waiting" (4 in the recordings of 0.5.23); counters kept
+in a multiprocess directory over a restart hold what the dead process had. A drifted difference looks like a stuck
+request for ever, so by itself it proves nothing: where the front end owes fewer answers than it says are in flight,
+the rest is drift and is taken off; and a verdict on it needs a second signal that does not rest on these counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pdctl.checks.provenance import pages_from
+from pdctl.checks.view import Count, EngineView
+from pdctl.model.engine import EngineMetrics, Gauge
+from pdctl.model.rank import Rank
+from pdctl.model.window import At
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The stages by which a queue is entered and left, and the counter of what leaves it otherwise."""
+
+    entered: str
+    left: str
+    failed: Gauge | None = None
+
+
+STEPS: Mapping[Gauge, Steps] = {
+    Gauge.INFLIGHT: Steps("prefill_forward", "prefill_transfer_kv_cache", Gauge.TRANSFER_FAILED),
+    Gauge.BOOTSTRAP: Steps("prefill_prepare", "prefill_bootstrap", Gauge.BOOTSTRAP_FAILED),
+    Gauge.QUEUE: Steps("prefill_bootstrap", "prefill_forward"),
+    Gauge.PREALLOC: Steps("decode_prepare", "decode_bootstrap", Gauge.BOOTSTRAP_FAILED),
+    Gauge.TRANSFER: Steps("decode_bootstrap", "decode_transferred", Gauge.TRANSFER_FAILED),
+}
+DRIFT_SHARE = 0.1  # of the pages must show a drift: one may have met a health probe, which no front end owes
+
+
+def counted(engine: EngineView, queue: Gauge, dp: int | None, since: float = 0.0) -> tuple[Count, ...]:
+    """A queue's length at each page by the stage counters, less what is known for drift; () where the release or the
+    page has none. ``dp`` None is the whole engine."""
+    if not engine.traits.stages:
+        return ()
+    drift = drift_of(engine) if queue == Gauge.INFLIGHT else 0.0
+    told = ((page, length(engine, page.value, queue, dp)) for page in engine.pages if page.t >= since)
+    return tuple(Count(page.t, max(0.0, value - drift), page) for page, value in told if value is not None)
+
+
+def length(engine: EngineView, page: EngineMetrics, queue: Gauge, dp: int | None) -> float | None:
+    """Entered less left on one page: of a rank, or summed over the data-parallel ranks. Of several tensor or pipeline
+    ranks that report for themselves the least: a request that is stuck is so on each."""
+    steps = STEPS[queue]
+    by_dp: dict[int | None, float] = {}
+    for rank, entered in page.stage_counts.get(steps.entered, {}).items():
+        if dp is None or rank.dp == dp:
+            value = entered - left(engine, page, queue, rank)
+            by_dp[rank.dp] = min(value, by_dp.get(rank.dp, value))
+    return sum(by_dp.values()) if by_dp else None
+
+
+def left(engine: EngineView, page: EngineMetrics, queue: Gauge, rank: Rank) -> float:
+    """How many left a rank's queue since its process started: moved on, or failed."""
+    steps = STEPS[queue]
+    gone = page.stage_counts.get(steps.left, {}).get(rank, 0.0)
+    apart = steps.failed == Gauge.BOOTSTRAP_FAILED or engine.traits.stage_failures_apart
+    return gone + (page.ranks(steps.failed).get(rank, 0.0) if steps.failed and apart else 0.0)
+
+
+def drift_of(engine: EngineView) -> float:
+    """How many of those in flight by the counters are not there: more than the front end owes answers (0.5.10 and
+    later, where it counts a request to the end of its body), on a tenth of the pages and two at least."""
+    if not engine.traits.http_active_streams:
+        return 0.0
+    over = []
+    for page in engine.pages:
+        value, owed = length(engine, page.value, Gauge.INFLIGHT, None), page.value.http_active
+        if value is not None and owed is not None:
+            over.append(value - owed)
+    rank = max(2, round(DRIFT_SHARE * len(over)))
+    return max(0.0, sorted(over, reverse=True)[rank - 1]) if len(over) >= rank else 0.0
+
+
+def seconds_in(page: EngineMetrics, stages: tuple[str, ...], dp: int | None) -> tuple[float, float]:
+    """The seconds all requests spent in these stages since the process started, and how many went through the last of
+    them; of tensor ranks that report for themselves the greatest."""
+    seconds = sum(_folded(page.stage_sums.get(stage, {}), dp) for stage in stages)
+    return seconds, _folded(page.stage_counts.get(stages[-1], {}), dp)
+
+
+def _folded(values: Mapping[Rank, float], dp: int | None) -> float:
+    by_dp: dict[int | None, float] = {}
+    for rank, value in values.items():
+        if dp is None or rank.dp == dp:
+            by_dp[rank.dp] = max(value, by_dp.get(rank.dp, value))
+    return sum(by_dp.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Turnover:
+    """What went through a stage in a span: ``held`` is how many were in it on average (Little's law, exact: the wait
+    for the loop's turn is in it), ``done`` how many went through, ``stay`` seconds each was in it."""
+
+    held: float
+    done: float
+    stay: float
+
+
+def turnover(engine: EngineView, stages: tuple[str, ...], dp: int | None, since: float = 0.0) -> Turnover | None:
+    """The turnover of one or several stages from ``since`` on, None where it is not counted."""
+    pages = pages_from(engine.pages, since)
+    if not engine.traits.stages or len(pages) < 2 or pages[-1].t <= pages[0].t:
+        return None
+    if not any(pages[-1].value.stage_counts.get(stage) for stage in stages):
+        return None
+    (before, some), (after, more) = (seconds_in(p.value, stages, dp) for p in (pages[0], pages[-1]))
+    spent, done = max(0.0, after - before), max(0.0, more - some)
+    return Turnover(spent / (pages[-1].t - pages[0].t), done, spent / done if done else 0.0)
+
+
+def usual_stay(engine: EngineView, queue: Gauge) -> float | None:
+    """Seconds a request spends in a queue on average since the engine started, None before the first one left it."""
+    for page in engine.pages[-1:]:
+        seconds, done = seconds_in(page.value, (STEPS[queue].left,), None)
+        if done:
+            return seconds / done
+    return None
+
+
+def unmoved_since(engine: EngineView, queue: Gauge, dp: int | None) -> float:
+    """Seconds into the window since which no request entered or left a queue by the counters."""
+    moved = 0.0
+    for before, after in pairwise(engine.pages):
+        if any(_went(before, after, stage, dp) for stage in (STEPS[queue].entered, STEPS[queue].left)):
+            moved = after.t
+    return moved
+
+
+def _went(before: At[EngineMetrics], after: At[EngineMetrics], stage: str, dp: int | None) -> bool:
+    old, new = (_folded(p.value.stage_counts.get(stage, {}), dp) for p in (before, after))
+    return new > old
+
+
+def entries(engine: EngineView, queue: Gauge, dp: int | None, since: float = 0.0) -> Iterator[float]:
+    """How many entered a queue between each two pages."""
+    pages = [p for p in engine.pages if p.t >= since]
+    for before, after in pairwise(pages):
+        old, new = (_folded(p.value.stage_counts.get(STEPS[queue].entered, {}), dp) for p in (before, after))
+        yield max(0.0, new - old)
