@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
-from pdctl.commands.common import (
-    AsciiOpt,
-    ConfigOpt,
-    TimeoutOpt,
-    find_inventory,
-    inventory_names,
-)
+from pdctl.commands.common import AsciiOpt, ConfigOpt, TimeoutOpt, inventory_names
+from pdctl.commands.scripting import Form, How, run
 from pdctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pdctl.model.cluster import Cluster
-    from pdctl.rewrite import Done, Rewriter
-    from pdctl.scriptedit import Bench, Proposal
-
-SCHEMA = "pdctl.script/1"
-LATER = "Nothing changes until the co-restart: prefill, then decode, then router."
-Propose = Callable[["Rewriter", "Bench", "datetime"], "Proposal"]
 
 app = typer.Typer(
     add_completion=False,
@@ -42,13 +21,6 @@ app = typer.Typer(
 )
 
 
-class Form(StrEnum):
-    """The forms of the output."""
-
-    HUMAN = "human"
-    JSON = "json"
-
-
 WhatArg = Annotated[
     str,
     typer.Argument(
@@ -59,19 +31,6 @@ YesOpt = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryOpt = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and write nothing.")]
 RestartOpt = Annotated[bool, typer.Option("--restart", help="Go on with the co-restart (pdctl restart).")]
 FormOpt = Annotated[Form, typer.Option("--output", "-o", help="The form of the output: human or json.")]
-
-
-@dataclass(frozen=True, slots=True)
-class _How:
-    """The options all of them share."""
-
-    config: Path | None
-    yes: bool
-    dry_run: bool
-    restart: bool
-    timeout: float
-    form: Form
-    ascii_only: bool
 
 
 @app.command()
@@ -88,8 +47,8 @@ def backup(
     """Keep a copy beside the script, named by the time, with its mode and owner. No file is ever overwritten."""
     from pdctl.scriptedit import backed_up
 
-    how = _How(config, yes, dry_run, False, timeout, form, ascii_only)
-    _run(context, what, "backup", how, lambda rewriter, bench, now: backed_up(bench, now))
+    how = How(config, yes, dry_run, False, timeout, form, ascii_only)
+    run(context, what, "backup", how, lambda rewriter, bench, now: backed_up(bench, now))
 
 
 @app.command()
@@ -115,8 +74,8 @@ def restore(
     if kept is not None and at is not None:
         raise UsageError("a backup is named, or found by --at", "Give one of them.")
     options = Options(at=at, against=kept)
-    how = _How(config, yes, dry_run, restart, timeout, form, ascii_only)
-    _run(context, what, "restore", how, lambda rewriter, bench, now: restored(rewriter, bench, options, now))
+    how = How(config, yes, dry_run, restart, timeout, form, ascii_only)
+    run(context, what, "restore", how, lambda rewriter, bench, now: restored(rewriter, bench, options, now))
 
 
 @app.command(name="set")
@@ -136,7 +95,7 @@ def set_(
     name, equals, value = pair.partition("=")
     if not equals:
         raise UsageError(f"{pair!r} gives no value", f"Write {name}=VALUE.")
-    how = _How(config, yes, dry_run, restart, timeout, form, ascii_only)
+    how = How(config, yes, dry_run, restart, timeout, form, ascii_only)
     _edit_variable(context, what, f"set {name}", name, value, how)
 
 
@@ -154,7 +113,7 @@ def unset(
     ascii_only: AsciiOpt = False,
 ) -> None:
     """Take a variable's assignment out of the script."""
-    how = _How(config, yes, dry_run, restart, timeout, form, ascii_only)
+    how = How(config, yes, dry_run, restart, timeout, form, ascii_only)
     _edit_variable(context, what, f"unset {name}", name, None, how)
 
 
@@ -178,10 +137,10 @@ def flag(
     from pdctl.scriptedit import edited, flag_edit
 
     name, values = _option(context.args)
-    how = _How(config, yes, dry_run, restart, timeout, form, ascii_only)
+    how = How(config, yes, dry_run, restart, timeout, form, ascii_only)
     edit = flag_edit(name, values, remove)
     act = f"{'remove' if remove else 'flag'} {name}"
-    _run(context, what, act, how, lambda rewriter, bench, now: edited(bench, edit, now))
+    run(context, what, act, how, lambda rewriter, bench, now: edited(bench, edit, now))
 
 
 def _option(words: list[str]) -> tuple[str, list[str]]:
@@ -197,179 +156,9 @@ def _option(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _edit_variable(
-    context: typer.Context, what: str, act: str, name: str, value: str | None, how: _How
+    context: typer.Context, what: str, act: str, name: str, value: str | None, how: How
 ) -> NoReturn:  # fmt: skip
     from pdctl.scriptedit import edited, variable_edit
 
     edit = variable_edit(name, value)
-    _run(context, what, act, how, lambda rewriter, bench, now: edited(bench, edit, now))
-
-
-# --- one run -------------------------------------------------------------------------------------------------------
-
-
-def _run(context: typer.Context, what: str, act: str, how: _How, propose: Propose) -> NoReturn:
-    """Reads, proposes, shows, checks, asks, writes, verifies, says what comes next."""
-    from pdctl.reach.clock import SystemClock
-    from pdctl.scriptedit import bench
-
-    restart = _restart_of(context) if how.restart else None
-    with bench(_cluster(how.config), what, how.timeout) as (rewriter, found):
-        proposal = propose(rewriter, found, SystemClock().wall())
-        done = _carried_out(rewriter, found, proposal, act, how)
-    _tell_end(what, proposal, done, how)
-    if restart is not None and proposal.writing.raw is not None and not how.dry_run:
-        restart(how)
-    raise typer.Exit(0)
-
-
-def _cluster(config: Path | None) -> Cluster:
-    """The inventory; none is needed for a file."""
-    from pdctl.inventory.toml import read_cluster
-    from pdctl.model.cluster import Cluster
-
-    try:
-        return read_cluster(*find_inventory(config))
-    except UsageError:
-        if config is not None:
-            raise
-        return Cluster("files", ())
-
-
-def _carried_out(rewriter: Rewriter, found: Bench, proposal: Proposal, act: str, how: _How) -> list[Done] | None:
-    """The steps that were done; None where none was to be."""
-    _show(proposal, how)
-    writing = proposal.writing
-    if writing.raw is None and writing.backup is None:
-        return None
-    fault = rewriter.syntax(found.place, writing.raw) if writing.raw is not None else None
-    if fault is not None:
-        raise UsageError(f"{writing.current.path}: not written: bash -n: {fault}", "The script is as it was.")
-    if how.dry_run:
-        return None
-    _confirm(proposal, how)
-    return rewriter.carry_out(writing, act, _about(proposal))
-
-
-def _about(proposal: Proposal) -> dict[str, object]:
-    """What the journal keeps of a change: which rows, digests before and after. Secrets are masked in the rows."""
-    rows = [f"{row.sign} {row.name} {row.before or ''} -> {row.after or ''}".strip() for row in proposal.diff.rows]
-    from pdctl.plans.script_write import digest_of
-
-    raw = proposal.writing.raw
-    return {
-        "changes": rows,
-        "sha256_before": proposal.writing.current.digest,
-        "sha256_after": digest_of(raw) if raw is not None else None,
-    }
-
-
-def _show(proposal: Proposal, how: _How) -> None:
-    """What would change, before anything is asked."""
-    from pdctl import outlet
-
-    if how.form is Form.HUMAN:
-        outlet.write_lines(_lines(proposal, how))
-
-
-def _lines(proposal: Proposal, how: _How) -> Iterator[str]:
-    from pdctl.render.diff import diff_lines
-    from pdctl.render.look import Mark, look
-    from pdctl.render.text import wrap
-
-    as_shown = look(how.ascii_only)
-    if proposal.writing.raw is not None:
-        yield from diff_lines(proposal.diff, as_shown)
-        yield ""
-    for note in proposal.notes:
-        yield from wrap(as_shown.say(note), as_shown.width, f"{as_shown.mark(Mark.INFO)} ")
-    if proposal.writing.backup is not None:
-        where = f"{proposal.writing.host.name}: {proposal.writing.current.path} is kept as {proposal.writing.backup}"
-        yield from wrap(as_shown.say(where), as_shown.width, "", "  ")
-    elif proposal.writing.raw is None:
-        yield "Nothing to change."
-
-
-def _confirm(proposal: Proposal, how: _How) -> None:
-    """Asks at a terminal; anywhere else --yes is needed. Raises UsageError where nobody said yes."""
-    from pdctl import outlet
-
-    if how.yes:
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("nobody to ask: nothing was changed", "Say --yes to go ahead, or --dry-run to look only.")
-    doing = "Write it" if proposal.writing.raw is not None else "Keep it"
-    sys.stderr.write(f"{doing}? Type yes: ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() != "yes":
-        outlet.say("Nothing was changed.")
-        raise typer.Exit(0)
-
-
-def _tell_end(what: str, proposal: Proposal, done: list[Done] | None, how: _How) -> None:
-    from pdctl import outlet
-    from pdctl.render.wire import dumps
-
-    if how.form is Form.JSON:
-        outlet.write_lines([dumps(_value(what, proposal, done, how), indent=2)])
-        return
-    if done is None:
-        outlet.write_lines(["Nothing was written (--dry-run)."] if how.dry_run and proposal.writing.backup else [])
-        return
-    outlet.write_lines(_end_lines(proposal, how))
-
-
-def _end_lines(proposal: Proposal, how: _How) -> Iterator[str]:
-    from pdctl.render.look import Mark, look
-    from pdctl.render.text import wrap
-
-    as_shown = look(how.ascii_only)
-    mark = f"{as_shown.mark(Mark.OK)} "
-    if proposal.writing.raw is None:
-        yield from wrap(f"kept: {as_shown.say(proposal.writing.backup or '')}", as_shown.width, mark)
-        return
-    yield from wrap(f"written and read back: {as_shown.say(proposal.writing.current.path)}", as_shown.width, mark)
-    if not how.restart:
-        yield from wrap(LATER, as_shown.width)
-        yield "  pdctl restart --plan"
-
-
-def _value(what: str, proposal: Proposal, done: list[Done] | None, how: _How) -> dict[str, Any]:
-    from pdctl.render.diff import diff_value
-    from pdctl.render.wire import text
-
-    writing = proposal.writing
-    return {
-        "schema": SCHEMA,
-        "subject": text(what),
-        "host": text(writing.host.name),
-        "path": text(writing.current.path),
-        "changed": done is not None and writing.raw is not None,
-        "dry_run": how.dry_run,
-        "backup": None if writing.backup is None else text(writing.backup),
-        "diff": diff_value(proposal.diff) if writing.raw is not None else None,
-        "notes": [text(note) for note in proposal.notes],
-        "steps": [
-            {"step": d.step.act.value, "says": text(d.step.says), "took_s": round(d.took, 4)} for d in done or []
-        ],
-        "next": LATER if done is not None and writing.raw is not None else None,
-    }
-
-
-# --- what comes after ----------------------------------------------------------------------------------------------
-
-
-def _restart_of(context: typer.Context) -> Callable[[_How], None]:
-    """The co-restart of the same command line. Raises UsageError, before anything is done, where there is none."""
-    root = context.find_root()
-    try:
-        name, command, _ = root.command.resolve_command(root, ["restart"])  # type: ignore[attr-defined]
-    except Exception:  # noqa: BLE001 - whatever the reason: there is no such command, and nothing was done yet
-        raise UsageError("this pdctl has no restart", "Leave out --restart.") from None
-
-    def go_on(how: _How) -> None:
-        words = [*(["--config", str(how.config)] if how.config else []), *(["--yes"] if how.yes else [])]
-        with command.make_context(name, words, parent=root) as inner:
-            command.invoke(inner)
-
-    return go_on
+    run(context, what, act, how, lambda rewriter, bench, now: edited(bench, edit, now))

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -341,3 +342,28 @@ def test_nothing_is_green_that_was_not_looked_at(site: Site, capsys: pytest.Capt
     status, out, _ = run(capsys, "diff", "--no-live", "-c", site.config, "-o", "json")
     rows = {(row["subject"], row["why"]) for row in json.loads(out)["unchecked"]}
     assert ("decode-0", "the inventory names none") in rows
+
+
+def test_the_co_restart_can_follow_at_once(
+    site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the restart command of the same command line; where there is none, nothing is written either."""
+    from pdctl import cli
+
+    words = ("script", "set", "decode-0", "MC_TE_METRIC=false", "-c", site.config, "--yes", "--restart")
+    before = site.scripts["decode-0"].read_bytes()
+    monkeypatch.setattr(cli, "COMMANDS", {k: v for k, v in cli.COMMANDS.items() if k != "restart"})
+    status, _, err = run(capsys, *words)
+    assert status == 64 and "no restart" in err and site.scripts["decode-0"].read_bytes() == before
+    asked: list[tuple[str, bool]] = []
+    fake = types.ModuleType("fake_restart")
+
+    def restart(config: str = "", yes: bool = False) -> None:
+        asked.append((config, yes))
+
+    fake.restart = restart  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fake_restart", fake)
+    monkeypatch.setitem(cli.COMMANDS, "restart", ("fake_restart:restart", "a stand-in"))
+    status, out, err = run(capsys, *words)
+    assert status == 0, err
+    assert asked == [(site.config, True)] and "written and read back" in out and "pdctl restart --plan" not in out
