@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import TypeVar
 
@@ -56,3 +56,8 @@ def said_of(file: WatchedFile) -> tuple[str, str]:
         return f"{file.path}: entries were added or removed", "folder"
     named = package_named(file.path)
     return (f"{named} installed", "package") if named else (f"{file.path}: written", "file")
+
+
+def clock(moment: datetime | None) -> str:
+    """A time in UTC, to the second."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z" if moment is not None else "a time not known"

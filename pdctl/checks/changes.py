@@ -7,19 +7,20 @@ is told with that reason, and is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 
 from pdctl.checks.backups import Backup, backup_of, backups_of, baseline, is_backup_of
+from pdctl.checks.change_steady import steady_of, unseen_in
 from pdctl.checks.change_units import Life, life_of
-from pdctl.checks.change_words import WHOLE_KERNEL, grouped, package_named, said_of
+from pdctl.checks.change_words import WHOLE_KERNEL, clock, grouped, package_named, said_of
 from pdctl.checks.crashed import DEATHS, what_happened
 from pdctl.checks.script_diff import compared
 from pdctl.checks.script_drift import changes_between
 from pdctl.checks.settings import listed
 from pdctl.model.answer import Fact
-from pdctl.model.change_view import Event, Steady, Timeline
+from pdctl.model.change_view import Event, Timeline
 from pdctl.model.cluster import Cluster
 from pdctl.model.events import Log
 from pdctl.model.host import Checkout, ScriptFile, WatchedFile
@@ -63,15 +64,16 @@ def timeline_of(
     """The time line of a window that begins at the moment asked about. ``ahead``: seconds by which hosts' clocks are
     ahead of ours, by host; their times are set right by it."""
     names = [i.name for i in cluster.instances]
-    scene = Scene(window, cluster, {name: life_of(window, name) for name in names}, zones or {})
+    lives = {name: life_of(window, name) for name in names}
+    scene = Scene(window, cluster, lives, zones or {})
     events = [_placed(event, cluster) for event in _events(scene)]
     events = [_set_right(event, ahead or {}) for event in events if event.when >= window.start - NEAR]
     return Timeline(
         window.start,
         window.end,
         tuple(sorted(events, key=lambda e: (e.when, e.subject))),
-        tuple(_steady(scene, events)),
-        tuple(_unseen(window)),
+        tuple(steady_of(window, names, lives, events)),
+        tuple(unseen_in(window)),
     )
 
 
@@ -255,61 +257,7 @@ def _crashes(scene: Scene, subject: str) -> Iterator[Event]:
                 yield Event(when, "crash", subject, what_happened(event), "", LIGHT, why, ask=at.seen.ask)
 
 
-# --- what stayed, what was not seen --------------------------------------------------------------------------------
-
-
-def _steady(scene: Scene, events: Iterable[Event]) -> Iterator[Steady]:
-    changed = {(e.subject, e.kind) for e in events}
-    for subject in scene.lives:
-        yield from _steady_of(scene, subject, changed)
-    for subject in scene.window.subjects(Fact.FILE):
-        boot = next((a for a in scene.window.seen(subject, Fact.FILE, WatchedFile) if _is_boot(a)), None)
-        if boot is not None and (subject, "boot") not in changed and (subject, "driver") not in changed:
-            yield Steady(subject, "kernel and drivers", f"{boot.value.line}, up since {clock(boot.value.mtime)}")
-
-
-def _is_boot(at: At[WatchedFile]) -> bool:
-    return at.value.path == "/proc/version" and at.value.mtime is not None
-
-
-def _steady_of(scene: Scene, subject: str, changed: set[tuple[str, str]]) -> Iterator[Steady]:
-    window = scene.window
-    scripts = [a.value for a in window.seen(subject, Fact.SCRIPT, ScriptFile) if a.value.mtime is not None]
-    if scripts and (subject, "script") not in changed:
-        newest = max(scripts, key=lambda s: s.mtime or window.start)
-        yield Steady(subject, "scripts", f"the newest, {newest.path}, is of {clock(newest.mtime)}")
-    places = [a.value for a in window.seen(subject, Fact.FILE, WatchedFile) if a.value.path.endswith("-packages")]
-    if places and (subject, "package") not in changed:
-        newest_place = max(places, key=lambda f: f.mtime or window.start)
-        yield Steady(subject, "packages", f"{newest_place.line}, the newest of {clock(newest_place.mtime)}")
-    checkouts = [a.value for a in window.seen(subject, Fact.GIT, Checkout)]
-    for checkout in checkouts:
-        if (subject, "git") not in changed:
-            dirty = f", {len(checkout.dirty)} file(s) not committed" if checkout.dirty else ", nothing uncommitted"
-            yield Steady(
-                subject, f"checkout {checkout.path or ''}".strip(), f"head {(checkout.head or '')[:12]}{dirty}"
-            )
-    life = scene.lives[subject]
-    if life.started is not None and (subject, "process") not in changed and (subject, "unit") not in changed:
-        yield Steady(subject, "its process", f"runs since {clock(life.started)}")
-
-
-def _unseen(window: Window) -> Iterator[tuple[str, str, str]]:
-    told = set()
-    for row in window.observations:
-        if row.missed is not None and row.fact in (
-            Fact.SCRIPT,
-            Fact.FILE,
-            Fact.GIT,
-            Fact.UNIT,
-            Fact.PROCESSES,
-            Fact.LOG,
-        ):
-            path = str(row.more.get("path", "")) or row.fact.value
-            key = (row.subject, path, row.missed.detail or row.missed.why.value)
-            if key not in told:
-                told.add(key)
-                yield key
+# --- hosts ---------------------------------------------------------------------------------------------------
 
 
 def _placed(event: Event, cluster: Cluster) -> Event:
@@ -321,8 +269,3 @@ def _placed(event: Event, cluster: Cluster) -> Event:
 def _set_right(event: Event, ahead: Mapping[str, float]) -> Event:
     off = ahead.get(event.host or "", 0.0)
     return replace(event, when=event.when - timedelta(seconds=off)) if off else event
-
-
-def clock(moment: datetime | None) -> str:
-    """A time in UTC, to the second."""
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z" if moment is not None else "a time not known"
