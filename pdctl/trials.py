@@ -164,14 +164,14 @@ class _Run:
 
     def _many(self) -> None:
         """Waves of requests that all start at the same moment, each on a connection of its own."""
-        for _ in range(self.stage.repeat):
+        for wave in range(1, self.stage.repeat + 1):
             gate = threading.Barrier(self.stage.at_once)
-            self.trials.together([partial(self._one_of_many, gate)] * self.stage.at_once)
+            self.trials.together([partial(self._one_of_many, gate, wave)] * self.stage.at_once)
 
-    def _one_of_many(self, gate: threading.Barrier) -> None:
+    def _one_of_many(self, gate: threading.Barrier, wave: int) -> None:
         with suppress(threading.BrokenBarrierError):  # one that could not start must not hold up the others
             gate.wait(PATIENCE)
-        attempt = self.fresh(self._question(), self._label(concurrency=self.stage.at_once)).attempt
+        attempt = self.fresh(self._question(), self._label(concurrency=self.stage.at_once, round=wave)).attempt
         if not attempt.good:
             self.control()
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from pdctl.checks import connection_hang, router
+from pdctl.checks import connection_hang, keepalive, router
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.keepalive import Path, named, paths_of
 from pdctl.checks.probe_lost import lost_on
@@ -74,9 +74,11 @@ def trouble_of(window: Window, path: Path) -> Trouble:
 
 
 def _untold(window: Window, cluster: Cluster, trouble: Trouble) -> Trouble:
-    """The trouble less lost answers, hangs of one connection and what routers show of themselves, where rules of their
-    own have found those."""
+    """The trouble less lost answers, hangs of one connection, idle connections that were forgotten, and what routers
+    show of themselves, where rules of their own have found those."""
     path = trouble.path
+    if any(v.subject == path.to for v in keepalive.judge(window, cluster) if isinstance(v, Finding)):
+        trouble = trouble.without(lambda a, _: a.idle_s is not None and a in path.closed)
     lost = lost_on(window, cluster, path)
     trouble = trouble.without(lambda a, _: a in lost)
     hangs = {v.subject for v in connection_hang.judge(window, cluster) if isinstance(v, Finding)}

@@ -210,11 +210,10 @@ def _held_back(outer: Row, inner: Row, paths: dict[tuple[str, str], tuple[Attemp
 def _first_share(made: Sequence[Attempt]) -> float | None:
     """The share of a stream's time that passes before its first token (median of at least three)."""
     shares = [
-        a.first_token_s / a.took for a in made if a.good and a.stream and a.first_token_s and a.took and a.between_s
+        a.first_token_s / a.took
+        for a in made
+        if a.good and a.stream and a.first_token_s and a.took and (a.tokens or 0) > 1
     ]
-    whole = [a for a in made if a.good and a.stream and a.first_token_s and a.took and (a.tokens or 0) > 1]
-    if len(shares) < 3 and len(whole) >= 3:
-        shares = [(a.first_token_s or 0.0) / (a.took or 1.0) for a in whole]
     return median(shares) if len(shares) >= 3 else None
 
 

@@ -69,7 +69,10 @@ GapOpt = Annotated[
     list[str] | None,
     typer.Option("--gap", metavar="TIME", help="idle: such a gap (repeatable). With --load 1 to 30 s."),
 ]
-RepeatOpt = Annotated[int, typer.Option("--repeat", min=1, max=100, metavar="N", help="one, many: so many times.")]
+RepeatOpt = Annotated[
+    int,
+    typer.Option("--repeat", min=1, max=100, metavar="N", help="one, many: so many times; for --compare 6 and more."),
+]
 TokensOpt = Annotated[int, typer.Option("--tokens", min=1, max=1024, metavar="N", help="New tokens of an answer.")]
 HangOpt = Annotated[
     float, typer.Option("--hang-after", metavar="TIME", parser=parse_duration, help="Silence that counts as a hang.")

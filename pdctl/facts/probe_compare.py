@@ -3,6 +3,9 @@
 The interval of a difference of medians is the bootstrap's, computed and not drawn: how often a resample of n values has
 its median at each of them is a sum of binomials (Maritz and Jarrett, JASA 73, 1978), and the two probes' medians are
 independent. So the same two files give the same numbers, however often they are compared.
+
+Requests that are under way together share the moment's weather: sixteen at once are one look at the cluster, not
+sixteen. So a wave of many, and the same round of all conversations, count as one value, their median.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from pdctl.model.probe_compare import Compared, Comparison, Measure, Saved, Side
 
 SCHEMA = "pdctl.probe/1"
 TOGETHER = 0.95  # of all intervals at once
-FEWEST = 6  # values a side: below, an interval of the median says nothing
+FEWEST = 6  # values a side, each of a moment of its own: below, an interval of the median says nothing
 MATTERS = 0.05  # of A's median: a smaller difference matters to nobody
 MOST = 200  # values a side that are used; more would only cost time
 Key = tuple[str, str, str]
@@ -82,9 +85,20 @@ def _compared(key: Key, a: list[Attempt], b: list[Attempt], share: float) -> Ite
     failed = failures(key, a, b, share)
     yield failed
     for measure, of in MEASURED:
-        left, right = ([v for x in rows if x.good and (v := of(x)) is not None] for rows in (a, b))
+        left, right = values_of(a, of), values_of(b, of)
         if left and right:
             yield medians(key, measure, left, right, share)
+
+
+def values_of(attempts: Iterable[Attempt], of: Callable[[Attempt], float | None]) -> list[float]:
+    """A value for each moment: of requests that were under way together their median."""
+    moments: dict[tuple[str, int], list[float]] = {}
+    for number, attempt in enumerate(attempts):
+        value = of(attempt) if attempt.good else None
+        if value is not None:
+            moment = ("round", attempt.round) if attempt.round is not None else ("alone", number)
+            moments.setdefault(moment, []).append(value)
+    return [median(values) for values in moments.values()]
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One probe's attempts: how many there were, and their median in seconds (for failures: how many failed)."""
+    """One probe's side: how many moments were looked at, and the median of what each showed in seconds (for failures:
+    how many requests there were, and how many failed)."""
 
     count: int
     value: float

@@ -116,7 +116,8 @@ def _put_right(heard: Heard, gone: bool, hang_after: float) -> Heard:
     if heard.left:
         heard.why = heard.detail = None
     elif gone and heard.status == 408:
-        heard.status, heard.why, heard.detail = None, Why.RESET, "closed with 408 Request Timeout"
+        heard.status = heard.first_byte = None
+        heard.why, heard.detail = Why.RESET, "closed with 408 Request Timeout"
     elif heard.why is Why.READ_TIMEOUT:
         heard.detail = _silence(heard, hang_after)
     return heard

@@ -17,6 +17,7 @@ MARK_OF = {
     Verdict.BETTER: Mark.INFO,
     Verdict.FEW: Mark.UNKNOWN,
 }
+MORE = "--repeat 6, or more rounds"
 TIMES = "two runs at two times: whatever else changed between them is in the difference too"
 
 
@@ -92,7 +93,8 @@ def words(row: Comparison, level: float) -> str:
         return head if row.verdict is not Verdict.SAME or not (row.a.value or row.b.value) else f"{head}: may be chance"
     head = f"{row.measure.value}: {seconds(row.a.value)} against {seconds(row.b.value)}"
     if row.low is None or row.high is None:
-        return f"{head} (medians of {row.a.count} and {row.b.count}: too few to compare)"
+        fewer = min(row.a.count, row.b.count)
+        return f"{head}: {counted(fewer, 'moment')} looked at, too few to tell from the moment's weather ({MORE})"
     change = f"{row.b.value - row.a.value:+.3f} s, {level:.1%} interval {row.low:+.3f} to {row.high:+.3f} s"
     if row.verdict is Verdict.SAME:
         small = not row.low <= 0.0 <= row.high

@@ -37,6 +37,7 @@ class Manners:
     empty: bool = False
     no_echo: bool = False
     trickle_s: float | None = None  # seconds between single bytes of an answer
+    piece_s: float = 0.002  # seconds between pieces of a stream
     think_s: float = 0.0
     slow_above: int | None = None  # with more at once each takes ``slow_s``
     slow_s: float = 0.0
@@ -211,7 +212,7 @@ class Faulty:
                 _chunk(sock, b'data: {"error":{"message":"prefill gone","code":500}}\n\n')
                 break
             _chunk(sock, piece)
-            self._over.wait(m.trickle_s or 0.002)
+            self._over.wait(m.piece_s)
         if not m.no_done:
             _chunk(sock, b"data: [DONE]\n\n")
         sock.sendall(b"0\r\n\r\n")

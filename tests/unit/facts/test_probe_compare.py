@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdctl.facts.base import Unreadable
-from pdctl.facts.probe_compare import compare, fisher, interval, median_weights, read_saved, thinned
+from pdctl.facts.probe_compare import compare, fisher, interval, median_weights, read_saved, thinned, values_of
 from pdctl.model.probe import Attempt, row_of
 from pdctl.model.probe_compare import Compared, Comparison, Measure, Saved, Verdict
 
@@ -178,3 +178,19 @@ def test_a_saved_probe_is_read_back() -> None:
 def test_what_is_no_saved_probe(text: str) -> None:
     with pytest.raises(Unreadable):
         read_saved(text)
+
+
+# --- moments ----------------------------------------------------------------------------------------------------------
+
+
+def test_requests_of_one_wave_are_one_look() -> None:
+    """Six waves of four are six values, their medians; one wave of twenty-four is one."""
+    waves = [replace(GOOD, round=n, took=n + spread) for n in range(1, 7) for spread in (0.0, 0.1, 0.2, 5.0)]
+    assert values_of(waves, lambda a: a.took) == pytest.approx([n + 0.15 for n in range(1, 7)])
+    one = saved(*(replace(GOOD, round=1, took=s) for s in STEADY))
+    assert row(compare(one, one), Measure.WHOLE).verdict is Verdict.FEW
+    assert row(compare(saved(*waves), saved(*waves)), Measure.WHOLE).a.count == 6
+
+
+def test_failed_requests_give_no_time() -> None:
+    assert values_of([replace(GOOD, status=503), GOOD], lambda a: a.took) == [1.0]
