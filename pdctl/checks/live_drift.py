@@ -35,7 +35,11 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
     """Each instance whose script was read and of whose process something is known."""
     for subject in window.subjects(Fact.SCRIPT):
         scripts = scripts_of(window, cluster, subject)
-        if scripts is None or scripts.main.value.launcher is None:
+        if scripts is None:
+            continue
+        if scripts.main.value.launcher is None:
+            text = f"no launch command was found in {scripts.main.value.path}"
+            yield Unchecked("the running process against its script", subject, text)
             continue
         process = running(window, subject)
         if process is None or (process.flags is None and process.environ is None):

@@ -71,3 +71,9 @@ def test_a_unit_with_the_launch_command_itself_is_compared_by_flags_and_environm
     assert "--policy random -> cache_aware" in summary and "RUST_LOG info -> debug" in summary and "A " not in summary
     files = scene(DIRECT, "2026-11-12T02:00:00Z", text=text, more="EnvironmentFiles=/etc/r.env (ignore_errors=no)\n")
     assert "RUST_LOG" not in files.one(live_drift.judge).summary
+
+
+def test_a_script_without_a_launch_command_is_not_checked_and_said_so() -> None:
+    made = scene(BY_SCRIPT, "2026-11-12T03:05:00Z", text="echo hello\n")
+    (told,) = made.unchecked(live_drift.judge)
+    assert "no launch command was found in /opt/router.sh" in told.why
