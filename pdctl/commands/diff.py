@@ -248,11 +248,16 @@ def _lines(shown: Shown, report: Report | None, ascii_only: bool) -> Iterator[st
     from pdctl.render.scope import ruled_out_lines, unchecked_lines
 
     as_shown = look(ascii_only)
-    yield from shown_lines(shown, as_shown)
+    empty = True
+    for line in shown_lines(shown, as_shown):
+        empty = False
+        yield line
     if report is None:
         return
     for finding in by_weight(f for f in report.findings if f.muted is None):
-        yield ""
+        if not empty:
+            yield ""
+        empty = False
         yield from finding_lines(finding, as_shown)
     yield from ruled_out_lines(report.ruled_out, as_shown)
     yield from unchecked_lines(report.unchecked, as_shown)
