@@ -31,8 +31,12 @@ def unseen(
 
 
 def _rows(window: Window, instance: Instance, fact: Fact) -> tuple[Observation[object], ...]:
-    host = f"host:{instance.host or 'local'}"
-    return (*window.timeline(instance.name, fact), *window.timeline(host, fact))
+    """Of the instance itself, and of its host (any host, where that is not known: a recording may know better)."""
+    host = f"host:{instance.host}" if instance.host else "host:"
+    subjects = [
+        s for s in window.subjects(fact) if s == instance.name or s == host or (host == "host:" and s[:5] == host)
+    ]
+    return tuple(o for subject in subjects for o in window.timeline(subject, fact))
 
 
 def _seen(window: Window, instance: Instance, fact: Fact) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pdctl.checks.listings import Listing, Owners, held_by, listings_of, owners_of, place, ports_of
+from pdctl.checks.listings import HOST, Listing, Owners, held_by, listings_of, owners_of, place, ports_of
 from pdctl.model.answer import Fact, Missed
 from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.model.engine import EngineMetrics
@@ -36,21 +36,30 @@ class Held:
 
 
 def sockets_of(window: Window, cluster: Cluster, instance: Instance) -> SocketView:
-    """The newest listing that can hold the instance's sockets, and how it differs from the oldest."""
+    """The newest listing that can hold the instance's connections, how it differs from the oldest of the same kind,
+    and the newest that shows its listeners (some listings hold the ones, some the others)."""
     owners = owners_of(window, cluster)
-    listings = [x for x in listings_of(window) if x.subject in (instance.name, f"host:{instance.host or 'local'}")]
+    listings = [x for x in listings_of(window) if may_hold(x.subject, instance)]
     if not listings:
         return SocketView(instance.name, instance.role, instance.host, why=_why(window, instance))
-    newest = listings[-1]
-    first = next(x for x in listings if x.subject == newest.subject)
-    served = served_ports(instance, newest, owners)
+    able = [x for x in listings if x.at.value.connections] or listings
+    same = [x for x in able if x.subject == able[-1].subject]
+    first, newest = same[0], same[-1]
+    served = frozenset().union(*(served_ports(instance, x, owners) for x in (*listings[-2:], first, newest)))
     now = connections(instance, newest, owners, served)
     before = connections(instance, first, owners, served) if first is not newest else None
-    same = [x for x in listings if x.subject == newest.subject]
+    shows = next((rows for x in reversed(listings) if (rows := tuple(listeners(instance, x, owners)))), ())
     return SocketView(
-        instance.name, instance.role, instance.host, tuple(listeners(instance, newest, owners)),
-        tuple(peers(now, before)), len(same), newest.t - first.t, tuple(notes(window, cluster, instance, now, newest)),
+        instance.name, instance.role, instance.host, shows, tuple(peers(now, before)), len(same), newest.t - first.t,
+        tuple(notes(window, cluster, instance, now, newest)),
     )  # fmt: skip
+
+
+def may_hold(subject: str, instance: Instance) -> bool:
+    """Whether a listing can hold the instance's sockets: its own, its host's, any host's where that is not known."""
+    if not subject.startswith(HOST):
+        return subject == instance.name
+    return instance.host is None or subject == f"{HOST}{instance.host}"
 
 
 def owner_of(row: SocketRow, listing: Listing, owners: Owners) -> str | None:
@@ -88,9 +97,15 @@ def quiet_ms(row: SocketRow) -> int | None:
 
 
 def served_ports(instance: Instance, listing: Listing, owners: Owners) -> frozenset[int]:
-    """The ports the instance listens on, by the listing and by the inventory."""
-    mine = {r.local_port for r in listing.rows if r.state == "LISTEN" and owner_of(r, listing, owners) == instance.name}
-    return frozenset(mine | set(ports_of(instance)))
+    """The ports the instance serves: those it listens on, by the listing and by the inventory; and a port on which
+    several peers are connected, as no port of a connection that was opened from here is."""
+    mine = [r for r in listing.rows if owner_of(r, listing, owners) == instance.name]
+    listening = {r.local_port for r in mine if r.state == "LISTEN"}
+    peers: dict[int, set[tuple[str, int | None]]] = defaultdict(set)
+    for row in mine:
+        if row.state != "LISTEN":
+            peers[row.local_port].add((row.peer, row.peer_port))
+    return frozenset(listening | set(ports_of(instance)) | {port for port, ends in peers.items() if len(ends) > 1})
 
 
 def connections(instance: Instance, listing: Listing, owners: Owners, served: frozenset[int]) -> list[Held]:
@@ -105,15 +120,15 @@ def connections(instance: Instance, listing: Listing, owners: Owners, served: fr
 
 
 def _peer(row: SocketRow, outward: bool, listing: Listing, owners: Owners) -> str:
-    """The other end: by the name of the instance that serves there, else its address (a client's port says nothing,
-    but a client on the same host is in the same listing)."""
-    if not outward:
-        other = _far_ends(listing).get((row.peer, row.peer_port, row.local, row.local_port))
-        who = (owners.of(other, listing) or (held_by(other) if other.pid is not None else None)) if other else None
-        return f"{place(row.peer, None)} ({who})" if who else place(row.peer, None)
-    name = owners.at_address(row.peer, row.peer_port)
-    at = place(row.peer, row.peer_port)
-    return f"{name} ({at})" if name else at
+    """The other end: by the name of the instance that serves there, or that holds the other end in the same listing;
+    else its address (a client's port says nothing)."""
+    at = place(row.peer, row.peer_port if outward else None)
+    name = owners.at_address(row.peer, row.peer_port) if outward else None
+    if name is None and (other := _far_ends(listing).get((row.peer, row.peer_port, row.local, row.local_port))):
+        name = owner_of(other, listing, owners) or (held_by(other) if other.pid is not None else None)
+    if name is None:
+        return at
+    return f"{name} ({at})" if outward else f"{at} ({name})"
 
 
 @lru_cache(maxsize=4)
@@ -123,9 +138,13 @@ def _far_ends(listing: Listing) -> dict[tuple[str, int | None, str, int | None],
 
 
 def listeners(instance: Instance, listing: Listing, owners: Owners) -> Iterator[ListenerRow]:
-    for row in sorted(listing.rows, key=lambda r: r.local_port):
-        if row.state == "LISTEN" and owner_of(row, listing, owners) == instance.name:
-            yield ListenerRow(row.local, row.local_port, row.recv_q, row.send_q or None, held_by(row))
+    """Its listeners: those on which something waits first, then the ports the inventory names, then the others (an
+    engine has a dozen for its own parts)."""
+    known = ports_of(instance)
+    mine = [r for r in listing.rows if r.state == "LISTEN" and owner_of(r, listing, owners) == instance.name]
+    for row in sorted(mine, key=lambda r: (not r.recv_q, r.local_port not in known, r.local_port)):
+        named = row.local_port in known
+        yield ListenerRow(row.local, row.local_port, row.recv_q, row.send_q or None, held_by(row), named)
 
 
 def peers(now: Sequence[Held], before: Sequence[Held] | None) -> Iterator[PeerRow]:
@@ -173,28 +192,37 @@ def notes(window: Window, cluster: Cluster, instance: Instance, now: Sequence[He
 def _router_note(window: Window, cluster: Cluster, instance: Instance, now: Sequence[Held]) -> Iterator[str]:
     page = window.last(instance.name, Fact.METRICS, RouterMetrics)
     active = page.value.active_total if page else None
-    out = [h for h in now if h.outward and h.row.state == "ESTAB"]
-    idle = sum(condition_of(h.row) in (IDLE, QUIET) for h in out)
     if active is None:
         yield "how many requests the router counts as active is not known: its metrics were not read"
         return
-    said = f"the router counts {active:.0f} active; it holds {len(out)} connections to workers"
-    yield f"{said}, {idle} of them without bytes on the way: kept-alive, no alarm" if idle else said
+    out = [h for h in now if h.outward and h.row.state == "ESTAB"]
+    yield f"the router counts {active:.0f} active; it holds {len(out)} connections to workers{_resting(out, active)}"
 
 
 def _engine_note(window: Window, instance: Instance, now: Sequence[Held]) -> Iterator[str]:
     page = window.last(instance.name, Fact.METRICS, EngineMetrics)
     active = page.value.http_active if page else None
-    inward = [h for h in now if not h.outward and h.row.state == "ESTAB"]
-    idle = sum(condition_of(h.row) in (IDLE, QUIET) for h in inward)
+    inward = [h for h in now if h.row.local_port in ports_of(instance)[:1] and h.row.state == "ESTAB"]
     if active is not None and inward:
-        rest = f", {idle} of them without bytes on the way: kept-alive, no alarm" if idle and active == 0 else ""
-        yield f"the engine counts {active:.0f} HTTP requests under way on {len(inward)} connections{rest}"
+        said = f"the engine counts {active:.0f} HTTP requests under way on {len(inward)} connections"
+        yield f"{said}{_resting(inward, active)}"
+
+
+def _resting(rows: Sequence[Held], active: float) -> str:
+    """Of connections, those on which nothing moves; a matter of keep-alive only as far as nobody waits for more."""
+    idle = sum(condition_of(h.row) in (IDLE, QUIET) for h in rows)
+    if not idle:
+        return ""
+    kept = idle - int(active)
+    said = f", {idle} of them without bytes on the way"
+    if active == 0:
+        return f"{said}: kept-alive, no alarm"
+    return f"{said}: {kept} more than are active, kept-alive" if kept > 0 else said
 
 
 def _why(window: Window, instance: Instance) -> str | None:
-    for subject in (f"host:{instance.host or 'local'}", instance.name):
-        rows = window.timeline(subject, Fact.SOCKETS)
-        if rows and isinstance(rows[-1].got, Missed):
-            return rows[-1].got.detail or str(rows[-1].got.why)
+    for subject in window.subjects(Fact.SOCKETS):
+        got = window.timeline(subject, Fact.SOCKETS)[-1].got
+        if may_hold(subject, instance) and isinstance(got, Missed):
+            return got.detail or str(got.why)
     return "no listing of its sockets"

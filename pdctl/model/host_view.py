@@ -48,13 +48,15 @@ class PsInstance:
 
 @dataclass(frozen=True, slots=True)
 class ListenerRow:
-    """A listening socket: connections waiting to be accepted, of how many (None where that is not listed)."""
+    """A listening socket: connections waiting to be accepted, of how many (None where that is not listed). ``named``:
+    the inventory knows the port."""
 
     address: str
     port: int
     waiting: int
     backlog: int | None
     holder: str
+    named: bool = True
 
 
 @dataclass(frozen=True, slots=True)

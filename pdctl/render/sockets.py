@@ -31,8 +31,12 @@ def sockets_lines(views: Sequence[SocketView], look: Look) -> Iterator[str]:
 
 
 def _body(view: SocketView, look: Look) -> Iterator[str]:
-    for listener in view.listeners:
+    telling = [row for row in view.listeners if row.named or row.waiting] or list(view.listeners[:MOST])
+    for listener in telling:
         yield from wrap(look.say(_listener(listener)), look.width, "  ", "    ")
+    if len(telling) < len(view.listeners):
+        others = counted(len(view.listeners) - len(telling), "port")
+        yield f"  and on {others} of its own parts, where nothing waits"
     if not view.listeners:
         yield "  listens on nothing that was listed"
     shown = view.peers[:MOST]

@@ -23,7 +23,8 @@ def stacks_lines(views: Sequence[StackView], look: Look) -> Iterator[str]:
         if number:
             yield ""
         on = f" on {view.host}" if view.host else ""
-        dumps = f", {counted(view.dumps, 'dump')}" + (f" over {span(view.seconds)}" if view.dumps > 1 else "")
+        over = f" over {span(view.seconds)}" if view.dumps > 1 else ""
+        dumps = f", {counted(view.dumps, 'dump')}{over}" if view.dumps else ""
         yield from wrap(f"{look.paint(look.say(view.name), 'bold')} ({look.say(view.role + on)}){dumps}", look.width)
         yield from _body(view, look)
 

@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from machines import HERE, Lab, Machine, why_not
+from labkit import ROOT, UNITS, Run, wait_answers
+from machines import HERE, Lab, why_not
 
 from pdctl.model.answer import Answer, Fact
 from pdctl.model.ask import CommandAsk
 from pdctl.model.cluster import Cluster, Host, Instance, Role
 from pdctl.reach.hosts import Hosts
-
-ROOT = HERE.parent.parent
-MUTE = 9000  # where h3 takes connections and says nothing
-needs_sudo = pytest.mark.skipif(shutil.which("sudo") is None, reason="no sudo here (apt-get install -y sudo)")
-ENGINE = """\
-[Unit]
-Description={description}
-[Service]
-Environment=LAB_EPOCH={epoch} PYTHONPATH={path} PYTHONDONTWRITEBYTECODE=1 {more}
-ExecStart={python} -m sglang.launch_server --model-path /models/demo --port {port} --tp-size {tp} \
---disaggregation-mode {role} {flags}
-Restart=always
-RestartSec=1
-LimitNOFILE=4096
-"""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -42,20 +27,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.lab)
             if config.pluginmanager.hasplugin("xdist"):
                 item.add_marker(pytest.mark.xdist_group("lab"))
-
-
-def engine_unit(role: str, port: int, *, tp: int = 2, flags: str = "", **more: str) -> str:
-    return ENGINE.format(
-        description=f"{role} engine", epoch=int(time.time()), path=f"{HERE}/fakes:{ROOT}", python=sys.executable,
-        port=port, tp=tp, role=role, flags=flags, more=" ".join(f"{key}={value}" for key, value in more.items()),
-    )  # fmt: skip
-
-
-UNITS = {
-    "h1": {"pd-prefill.service": engine_unit("prefill", 30000)},
-    "h2": {"pd-decode.service": engine_unit("decode", 30001)},
-    "h3": {"mute.service": f"[Service]\nExecStart={sys.executable} {HERE}/fakes/mute.py {MUTE}\nRestart=always\n"},
-}
 
 
 @pytest.fixture(scope="session")
@@ -100,9 +71,6 @@ def hosts(lab: Lab, cluster: Cluster) -> Iterator[Hosts]:
         yield made
 
 
-Run = Callable[..., Answer]
-
-
 @pytest.fixture
 def run(hosts: Hosts) -> Run:
     def asked(host: str, *argv: str, timeout: float = 15.0, **more: object) -> Answer:
@@ -119,8 +87,3 @@ def engines(lab: Lab) -> Lab:
     for host, port in (("h1", 30000), ("h2", 30001)):
         wait_answers(lab[host], port)
     return lab
-
-
-def wait_answers(host: Machine, port: int) -> None:
-    words = ("bash", "-c", f": < /dev/tcp/127.0.0.1/{port}")
-    host.wait_for(*words, seconds=60)

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import ROOT, engine_unit, needs_sudo, wait_answers
+from labkit import ROOT, engine_unit, needs_sudo, wait_answers
 from machines import HERE, Lab, Machine
 
 INVENTORY = """

@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from conftest import MUTE, Run, needs_sudo, wait_answers
+from labkit import MUTE, Run, needs_sudo, wait_answers
 from machines import Lab, Machine
 
 from pdctl.model.answer import Answer, Fact, Why

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from labkit import ROOT
 from machines import HERE, Lab, Machine
 from test_commands_lab import Pdctl, of
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, needs_sudo, wait_answers
+from labkit import ROOT, needs_sudo, wait_answers
 from machines import Lab
 
 INVENTORY = """

@@ -110,6 +110,55 @@ def test_idle_connections_are_called_that_beside_the_router_s_own_count() -> Non
     assert note.endswith("kept-alive, no alarm")
 
 
+def test_connections_that_requests_are_active_on_are_not_called_kept_alive() -> None:
+    page = 'smg_worker_requests_active{worker="http://192.0.2.21:30000"} 6\n'
+    metrics = answer("router-0", Fact.METRICS, 0, page, ask="GET http://192.0.2.31:29000/metrics")
+
+    def noted(count: int) -> str:
+        rows = [
+            row("ESTAB", f"192.0.2.31:{i}", "192.0.2.21:30000", "lastsnd:9000", pid=7)
+            for i in range(50_000, 50_000 + count)
+        ]
+        (note,) = view(answer("host:c", Fact.SOCKETS, 0, LISTEN + "".join(rows)), pids("router-0", 7), metrics).notes
+        return note
+
+    assert noted(6).endswith("6 of them without bytes on the way")
+    assert noted(9).endswith("9 of them without bytes on the way: 3 more than are active, kept-alive")
+
+
+def test_a_port_of_several_peers_is_served_even_if_no_listener_was_listed() -> None:
+    body = "".join(row("ESTAB", "192.0.2.31:8443", f"203.0.113.{n}:4000", "lastsnd:5", pid=7) for n in (5, 6))
+    body += row("ESTAB", "192.0.2.31:50000", "192.0.2.21:30000", "lastsnd:5", pid=7)
+    seen = view(answer("host:c", Fact.SOCKETS, 0, body), pids("router-0", 7))
+    assert [(r.outward, r.peer) for r in seen.peers] == [
+        (False, "203.0.113.5"),
+        (False, "203.0.113.6"),
+        (True, "decode-0 (192.0.2.21:30000)"),
+    ]
+
+
+def test_listeners_and_connections_may_come_from_two_listings() -> None:
+    listening = answer("host:c", Fact.SOCKETS, 0, LISTEN, ask="ss -tlnp")
+    rows = row("ESTAB", "192.0.2.31:8000", "203.0.113.5:4000", "lastsnd:5", pid=7)
+    seen = view(listening, answer("host:c", Fact.SOCKETS, 1, rows, ask="ss -tnpi"), pids("router-0", 7))
+    assert [(listener.port, listener.named) for listener in seen.listeners] == [(8000, True)]
+    assert [(r.count, r.change) for r in seen.peers] == [(1, None)], "a listing without connections is no baseline"
+
+
+def test_listeners_on_which_something_waits_come_first() -> None:
+    body = row("LISTEN", "127.0.0.1:40000", "0.0.0.0:*", queues="2 100", pid=7) + LISTEN.replace(" 3 ", " 0 ")
+    body += row("LISTEN", "127.0.0.1:39999", "0.0.0.0:*", queues="0 100", pid=7)
+    seen = view(answer("host:c", Fact.SOCKETS, 0, body), pids("router-0", 7))
+    assert [(x.port, x.named) for x in seen.listeners] == [(40000, False), (8000, True), (39999, False)]
+
+
+def test_an_instance_without_a_host_may_be_in_any_listing() -> None:
+    free = Instance("router-0", Role.ROUTER, url="http://192.0.2.31:8000")
+    cluster = Cluster("c", (free,))
+    rows = tuple(read(a, free) for a in (answer("host:rig", Fact.SOCKETS, 0, LISTEN), pids("router-0", 7)))
+    assert sockets_of(Window(START, START, rows, True), cluster, free).listeners
+
+
 def test_a_client_on_the_same_host_is_named() -> None:
     body = (
         row("LISTEN", "192.0.2.11:30000", "0.0.0.0:*", queues="0 128", pid=5)
