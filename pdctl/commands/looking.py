@@ -11,6 +11,7 @@ from pdctl.commands.common import Target
 
 if TYPE_CHECKING:
     from pdctl.model.finding import Report
+    from pdctl.model.cluster import Cluster
     from pdctl.model.window import Window
     from pdctl.watch import Looked
 
@@ -48,7 +49,7 @@ def look_at(
     if what.capture is not None:
         from pdctl.replay import read_window
 
-        window = read_window(what.capture)
+        window = sourced(read_window(what.capture), what.cluster)
         return Seen(window, lines=[window.note] if window.note else [])
     from pdctl.reach.clock import SystemClock
     from pdctl.watch import Look, default_record, watch
@@ -56,7 +57,18 @@ def look_at(
     kept = record or (default_record(what.cluster, SystemClock().wall()) if keep and what.demo is None else None)
     look = Look(interval, seconds, timeout, deadline, kept, stop, hosts=hosts and what.demo is None)
     looked = watch(what.cluster, look)
-    return Seen(looked.window, looked.interrupted, said(looked))
+    return Seen(sourced(looked.window, what.cluster), looked.interrupted, said(looked))
+
+
+def sourced(window: Window, cluster: Cluster) -> Window:
+    """The window with each serve script read together with the files it reads in; as it is where there is none."""
+    from pdctl.model.answer import Fact
+
+    if not window.subjects(Fact.SCRIPT):
+        return window
+    from pdctl.filelook import with_sources
+
+    return with_sources(window, cluster)
 
 
 def muted(report: Report, what: Target, lines: list[str]) -> Report:
