@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pdctl.commands.common import Target
 
 if TYPE_CHECKING:
-    from pdctl.model.finding import Report
     from pdctl.model.cluster import Cluster
+    from pdctl.model.finding import Report
     from pdctl.model.window import Window
     from pdctl.watch import Looked
 
