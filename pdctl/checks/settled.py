@@ -1,4 +1,4 @@
-"""When enough has been seen: the verdict would not change by looking longer."""
+"""When enough has been seen: the verdict would not change by looking longer, or nothing answers at all."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pdctl.model.finding import Confidence, Finding, Report, RuledOut, Severity
 from pdctl.model.router import RouterMetrics
 from pdctl.model.window import Window
 
+SILENT_ROUNDS = 3  # one miss may be chance, and a second may share its cause
 LEAST_S = 10.0  # a plateau of 8 s counts, and a round takes its time
 CALM_READINGS = 4
 HELD_S = 24.0
@@ -18,7 +19,10 @@ HANDOFF = (Gauge.BOOTSTRAP, Gauge.INFLIGHT, Gauge.PREALLOC, Gauge.TRANSFER)
 
 
 def pinned_settled(window: Window, cluster: Cluster) -> bool:
-    """Whether the question of pinned requests is answered: found for certain, or ruled out for every prefill."""
+    """Whether the question of pinned requests is answered: found for certain, or ruled out for every prefill; or
+    cannot be, because nothing answers."""
+    if silent(window):
+        return True
     if window.seconds < LEAST_S:
         return False
     verdicts = tuple(judge_pinned(window, cluster))
@@ -31,8 +35,10 @@ def pinned_settled(window: Window, cluster: Cluster) -> bool:
 
 
 def triage_settled(report: Report, window: Window, cluster: Cluster) -> bool:
-    """Whether a triage may end: something critical is certain, or all is calm by live counts. Anything that may yet
-    become a finding (a queue that stands, a gauge nobody explains) is looked at longer."""
+    """Whether a triage may end: something critical is certain, or all is calm by live counts, or nothing answers.
+    Anything that may yet become a finding (a queue that stands, a gauge nobody explains) is looked at longer."""
+    if silent(window):
+        return True
     if window.seconds < LEAST_S:
         return False
     if changing(view_of(window, cluster)):
@@ -42,6 +48,14 @@ def triage_settled(report: Report, window: Window, cluster: Cluster) -> bool:
     if any(f.severity != Severity.INFO for f in report.findings):
         return False
     return calm(view_of(window, cluster))
+
+
+def silent(window: Window) -> bool:
+    """Whether nothing has been read of anybody, in some rounds of asking everybody: there is nothing to wait for."""
+    asked = [window.timeline(name, Fact.METRICS) for name in window.subjects(Fact.METRICS)]
+    if not asked or min(map(len, asked)) < SILENT_ROUNDS:
+        return False
+    return all(o.missed is not None for o in window.observations)
 
 
 def changing(view: ClusterView) -> bool:

@@ -1,0 +1,58 @@
+"""When a look may end: a sure answer, or nothing to wait for."""
+
+from __future__ import annotations
+
+from pdctl.checks import judge
+from pdctl.checks.settled import pinned_settled, triage_settled
+from pdctl.model.answer import Fact, Why
+from pdctl.model.cluster import Cluster
+from pdctl.model.window import Window
+from tests.unit.checks.scene import D, P, R, Scene, pair
+
+
+def ends(window: Window, cluster: Cluster) -> tuple[bool, bool]:
+    """Whether a triage ends here, and whether the question of pinned requests does."""
+    return triage_settled(judge(window, cluster), window, cluster), pinned_settled(window, cluster)
+
+
+def refusing(rounds: int, names: tuple[str, ...] = (P, D, R)) -> Scene:
+    scene = Scene(version=None)
+    for n in range(rounds):
+        for name in names:
+            scene.miss(n * 2.0, name, Fact.METRICS, Why.CONNECT_REFUSED, took=0.001)
+    return scene
+
+
+def test_a_cluster_that_refuses_everybody_is_given_up_after_three_rounds() -> None:
+    cluster = pair(router=True)
+    assert ends(refusing(2).window(), cluster) == (False, False)
+    assert ends(refusing(3).window(), cluster) == (True, True)
+
+
+def test_one_endpoint_that_answers_keeps_the_look_going() -> None:
+    scene = refusing(3, (P, R))
+    for t in (0.0, 2.0, 4.0):
+        scene.page(t, D, inflight=0)
+    assert ends(scene.window(), pair(router=True)) == (False, False)
+
+
+def test_settings_that_could_be_read_count_as_an_answer() -> None:
+    scene = refusing(3, (P, D))
+    scene.rows += Scene("0.5.23").rows[:1]
+    assert ends(scene.window(), pair()) == (False, False)
+
+
+def test_nobody_is_given_up_before_each_was_asked_three_times() -> None:
+    """An endpoint that hangs is asked again only when its answer is overdue."""
+    scene = refusing(5, (P,))
+    scene.miss(5.0, D, Fact.METRICS, Why.READ_TIMEOUT)
+    scene.miss(8.0, D, Fact.METRICS, Why.READ_TIMEOUT)
+    assert ends(scene.window(), pair()) == (False, False)
+    scene.miss(13.0, D, Fact.METRICS, Why.READ_TIMEOUT)
+    assert ends(scene.window(), pair()) == (True, True)
+
+
+def test_a_look_that_has_not_begun_goes_on() -> None:
+    scene = Scene(version=None)
+    scene.miss(0.0, P, Fact.SERVER_INFO, Why.CONNECT_REFUSED)
+    assert ends(scene.window(), pair()) == (False, False)
