@@ -18,27 +18,32 @@ AT_THE_END = 0.95
 
 
 def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
-    """Each process whose limits were read, by its newest reading."""
+    """Each process whose limits were read, by its newest reading; those far from theirs in one verdict an instance."""
     for subject in window.subjects(Fact.LIMITS):
         by_pid: dict[object, list[At[Limits]]] = defaultdict(list)
         for at in window.seen(subject, Fact.LIMITS, Limits):
             by_pid[at.seen.more.get("pid")].append(at)
+        far: list[Limits] = []
         for pid, looks in by_pid.items():
-            yield from judge_process(window, subject, pid if isinstance(pid, int) else None, looks)
+            last = looks[-1].value
+            share = share_of(last)
+            if last.open_files is None:
+                yield Unchecked("open files against the limit", subject, "the open files could not be counted")
+            elif share is None or share < NEAR:
+                far.append(last)
+            else:
+                yield finding(window, subject, pid if isinstance(pid, int) else None, looks, share)
+        if far:
+            yield RuledOut("fd-limit-near", subject, far_from_it(far))
 
 
-def judge_process(window: Window, subject: str, pid: int | None, looks: list[At[Limits]]) -> Iterator[Verdict]:
-    share = share_of(looks[-1].value)
-    if looks[-1].value.open_files is None:
-        yield Unchecked("open files against the limit", subject, "the open files could not be counted")
-    elif share is None:
-        yield RuledOut("fd-limit-near", subject, "no limit on open files")
-    elif share < NEAR:
-        yield RuledOut(
-            "fd-limit-near", subject, f"{looks[-1].value.open_files} of {looks[-1].value.soft_limit} open files"
-        )
-    else:
-        yield finding(window, subject, pid, looks, share)
+def far_from_it(processes: list[Limits]) -> str:
+    """How far processes are from their limits, by the one that is nearest to its own."""
+    nearest = max(processes, key=lambda limits: share_of(limits) or -1.0)
+    if share_of(nearest) is None:
+        return "no limit on open files"
+    said = f"{nearest.open_files} of {nearest.soft_limit} open files"
+    return said if len(processes) == 1 else f"{said} at most, in {len(processes)} processes"
 
 
 def share_of(limits: Limits) -> float | None:

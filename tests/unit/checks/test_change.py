@@ -62,9 +62,9 @@ def test_a_start_in_an_unknown_zone_is_taken_from_the_process_or_is_only_possibl
     assert old.found(unit_flapping.judge) == []
 
 
-def limits(scene: HostScene, t: float, count: int, soft: object = 1024) -> HostScene:
+def limits(scene: HostScene, t: float, count: int, soft: object = 1024, pid: int = 7) -> HostScene:
     body = f"Max open files            {soft}                 524288               files\nfd_count {count}\n"
-    scene.raw(t, D, Fact.LIMITS, body, pid=7)
+    scene.raw(t, D, Fact.LIMITS, body, pid=pid)
     return scene
 
 
@@ -82,6 +82,18 @@ def test_far_from_it_or_without_one() -> None:
     assert limits(HostScene(), 0, 869).found(fd_limit.judge) == []
     assert limits(HostScene(), 0, 90_000, "unlimited").found(fd_limit.judge) == []
     assert limits(limits(HostScene(), 0, 1000), 60, 100).found(fd_limit.judge) == []
+
+
+def test_processes_far_from_their_limit_are_told_in_one_line_an_instance() -> None:
+    scene = HostScene()
+    for pid, (count, limit) in {7: (90, 1024), 8: (640, 1024), 9: (5000, "unlimited"), 10: (900, 65536)}.items():
+        limits(scene, 0, count, limit, pid=pid)
+    (verdict,) = scene.ruled_out(fd_limit.judge)
+    assert (verdict.what, verdict.subject) == ("fd-limit-near", D)
+    assert verdict.by == "640 of 1024 open files at most, in 4 processes"
+    limits(scene, 0, 1000, pid=11)
+    assert scene.one(fd_limit.judge).summary.startswith(f"{D} (pid 11) has 1000 of 1024")
+    assert len(scene.ruled_out(fd_limit.judge)) == 1
 
 
 def test_what_the_open_files_are() -> None:
