@@ -30,7 +30,7 @@ LAST = "last"  # the folder of what was found last, by cluster
 WAIT_S = 5.0  # for another command that writes mutes
 MOST_BYTES = 4 * 1024 * 1024
 KEEP_FOUND = timedelta(hours=1)
-BAD = (TypeError, ValueError, KeyError, AttributeError)
+BAD = (TypeError, ValueError, KeyError, AttributeError, RecursionError)
 
 
 @dataclass(slots=True)

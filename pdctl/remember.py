@@ -27,6 +27,7 @@ KEEP_S = 900.0  # seconds
 MOST_BYTES = 8 * 1024 * 1024
 MOST_SOCKETS = 4_000  # rows of one listing
 JUMP_S = 2.0  # what clocks that agree drift apart in a quarter of an hour is far below
+DAMAGED = "its file is damaged"
 FILES = 64  # memories of clusters, the newest of which are kept
 # Told once and true until the engine is another: the newest of them is remembered, for when it is not told again.
 SETTINGS = (Fact.SERVER_INFO,)
@@ -102,7 +103,7 @@ def recall(path: Path, now: Instant, keep_s: float = KEEP_S) -> Memory:
     except _Forgotten as why:
         return Memory(forgot=str(why))
     except BAD:
-        return Memory(forgot="its file is damaged")
+        return Memory(forgot=DAMAGED)
 
 
 class _Forgotten(Exception):
@@ -112,9 +113,9 @@ class _Forgotten(Exception):
 def _recalled(data: bytes, now: Instant, keep_s: float) -> Memory:
     head, _, body = data.partition(b"\n")
     if head != _head(body):
-        said = json.loads(head) if head.startswith(b"{") else {}
-        other = said.get("pdctl-memory") != FORMAT or said.get("shape") != _shape()
-        raise _Forgotten("its file is of another version of pdctl" if other else "its file is damaged")
+        said = json.loads(head)
+        other = (said["pdctl-memory"], said["shape"]) != (FORMAT, _shape())
+        raise _Forgotten("its file is of another version of pdctl" if other else DAMAGED)
     value = json.loads(body)
     saved = Instant(*value["saved"])
     if not saved.fits(now):

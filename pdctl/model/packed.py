@@ -18,7 +18,7 @@ from pdctl.model.rank import Rank
 from pdctl.model.router import AgeBucket, RouterMetrics, Worker, Workers
 from pdctl.model.secrets import is_masked
 
-BAD = (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError)
+BAD = (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
 MISSED = "missed"
 SUBJECT, FACT, KIND = 0, 1, 7  # places in a row
 RANKED = "by rank"  # no gauge and no stage is called that
