@@ -50,7 +50,7 @@ class Mute:
     @property
     def key(self) -> str:
         """What tells it from others."""
-        return f"{self.finding}@{self.on}@{self.made.timestamp():.0f}"
+        return f"{self.finding}@{self.on}@{self.made.timestamp():.6f}"
 
     def is_on(self, at: datetime) -> bool:
         return self.made <= at < self.until
