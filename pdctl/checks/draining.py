@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.memory import starved
-from pdctl.checks.plateau import fall, series_text
+from pdctl.checks.plateau import fall, plateau, series_text
 from pdctl.checks.queues import total_readings
 from pdctl.checks.view import EngineView, view_of
 from pdctl.model.answer import Fact
@@ -38,6 +38,9 @@ def judge_queue(engine: EngineView, queue: Gauge) -> Iterator[Verdict]:
     half = tail[len(tail) // 2].value
     if top - last < 2 or last > top * 2 / 3 or half <= last or tail[-1].t - began < LEAST_S:
         return
+    flat = plateau(tail)
+    if flat is not None and flat.seconds > (tail[-1].t - began) / 3 and len(flat.readings) >= 3:
+        return  # what is left stands
     if engine.restarted is not None and engine.restarted.t >= began:
         return
     if not engine.is_prefill and starved(engine, began):

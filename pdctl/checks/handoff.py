@@ -149,6 +149,18 @@ def usual_stay(engine: EngineView, queue: Gauge) -> float | None:
     return None
 
 
+def since_outlier(engine: EngineView, queue: Gauge, dp: int | None, factor: float, least: float) -> float:
+    """Seconds into the window since which no request left a queue after a stay far out of the ordinary (``factor``
+    times the mean of those before, ``least`` seconds at least): one that a timeout ended says nothing of turnover."""
+    last = 0.0
+    for before, after in pairwise(engine.pages):
+        (old, n), (new, m) = (seconds_in(p.value, (STEPS[queue].left,), dp) for p in (before, after))
+        usual = old / n if n else 0.0
+        if m > n and (new - old) - (m - n) * usual > max(least, factor * usual):
+            last = after.t
+    return last
+
+
 def unmoved_since(engine: EngineView, queue: Gauge, dp: int | None) -> float:
     """Seconds into the window since which no request entered or left a queue by the counters."""
     moved = 0.0

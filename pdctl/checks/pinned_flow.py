@@ -36,8 +36,11 @@ def judge_under_flow(view: ClusterView, engine: EngineView) -> Iterator[Verdict]
         if len(readings) < 2:
             continue
         full = tail(readings)
-        if len(full) < len(readings) and (not full or full[-1].t - full[0].t < LEAST_S):
+        if len(full) < len(readings) and seen_empty_lately(engine, readings) and not waits(engine, dp):
             empty.append(f"live inflight {rank_text(dp)}{series_text(readings)}")
+            continue
+        if not full:
+            yield Unchecked("request-pinned", engine.name, old_text(engine, readings, dp))
             continue
         against = explained(engine, dp, full)
         if against is not None and against.log < SURE and not met_each_time(engine, dp, full[0].t):
@@ -47,6 +50,25 @@ def judge_under_flow(view: ClusterView, engine: EngineView) -> Iterator[Verdict]
             yield Unchecked("request-pinned", engine.name, text)
     if len(empty) == len(engine.dps):
         yield RuledOut("request-pinned", engine.name, "; ".join(empty[:2]))
+
+
+def seen_empty_lately(engine: EngineView, readings: tuple[Count, ...]) -> bool:
+    """Whether the queue was seen empty near the end of what was seen of the engine."""
+    end = max(at[-1].t for at in (engine.pages, engine.loads) if at)
+    return end - max(r.t for r in readings if r.value < 1) < LEAST_S
+
+
+def waits(engine: EngineView, dp: int | None) -> bool:
+    """Whether requests stand in bootstrap all the while and to the end."""
+    readings = engine.live(Gauge.BOOTSTRAP, dp)
+    full = tail(readings)
+    return bool(full) and (len(full) == len(readings) or full[-1].t - full[0].t >= LEAST_S)
+
+
+def old_text(engine: EngineView, readings: tuple[Count, ...], dp: int | None) -> str:
+    if waits(engine, dp):
+        return f"requests stand in bootstrap {rank_text(dp)}({series_text(engine.live(Gauge.BOOTSTRAP, dp))})"
+    return f"live inflight {rank_text(dp)}was last seen empty at {readings[-1].t:.0f} s and is not renewed since"
 
 
 def met_each_time(engine: EngineView, dp: int | None, since: float) -> bool:

@@ -11,21 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.checks.base import Verdict, found, saw
-from pdctl.checks.handoff import counted
+from pdctl.checks.handoff import counted, usual_stay
 from pdctl.checks.memory import starved, token_signs
 from pdctl.checks.pinned_evidence import peer_signal, router_signal, stack_signal
 from pdctl.checks.plateau import Plateau, plateau, series_text
+from pdctl.checks.trust import Counts
 from pdctl.checks.view import ClusterView, Count, EngineView
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, Evidence, RuledOut, Unchecked
 
 LEAST_S, LEAST_READINGS = 30.0, 3
+SLOW_FACTOR = 20.0  # times the engine's own mean transfer time
+COUNTED_S = 20.0  # where stage counters show that nothing goes in or out meanwhile
 
 
 def judge_by_http(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
     """Pinned, ruled out, or what stands in the way of telling."""
     readings = engine.http_active()
-    if not readings or any(engine.fresh_rows(dp) for dp in engine.dps):
+    if not readings or counts_tell(engine):
         return
     if engine.traits.http_active_streams and readings[-1].value == 0:
         yield RuledOut("request-pinned", engine.name, f"no HTTP request under way: {series_text(readings)}")
@@ -63,11 +66,20 @@ def judge_by_http(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
     )
 
 
+def counts_tell(engine: EngineView) -> bool:
+    """Whether live counts are there that tell better: fresh ones, to the end of the window."""
+    rows = [at.t for dp in engine.dps for at, _ in engine.fresh_rows(dp)]
+    if engine.traits.counts == Counts.DATED:
+        return bool(rows and engine.pages) and engine.pages[-1].t - max(rows) < LEAST_S / 2
+    return bool(rows)
+
+
 def what_hinders(view: ClusterView, engine: EngineView, flat: Plateau) -> str | None:
     """Why requests without an answer can't be called pinned (yet), None when nothing stands in the way."""
     start = flat.readings[0].t
-    if flat.seconds < LEAST_S or len(flat.readings) < LEAST_READINGS:
-        return f"{flat.stayed:g} without an answer for {flat.seconds:.0f} s; {LEAST_S:.0f} s without a batch would tell"
+    least = least_s(engine)
+    if flat.seconds < least or len(flat.readings) < LEAST_READINGS:
+        return f"{flat.stayed:g} without an answer for {flat.seconds:.0f} s; {least:.0f} s without a batch would tell"
     if engine.batches_since(start) and not only_probes(engine, start):
         return "batches still run, so they may be computed now"
     if engine.alive() is None:
@@ -80,6 +92,13 @@ def what_hinders(view: ClusterView, engine: EngineView, flat: Plateau) -> str | 
         if waiting and waiting[-1].value >= 1:
             return f"{decode.name} holds requests in prealloc by its stage counters: {series_text(waiting)}"
     return waits_for_batch(engine, flat)
+
+
+def least_s(engine: EngineView) -> float:
+    """For how long an answer must be owed before it counts: longer where this engine's transfers take long."""
+    if not counted(engine, Gauge.INFLIGHT, None):
+        return LEAST_S
+    return max(COUNTED_S, SLOW_FACTOR * (usual_stay(engine, Gauge.INFLIGHT) or 0.0))
 
 
 def waits_for_batch(engine: EngineView, flat: Plateau) -> str | None:

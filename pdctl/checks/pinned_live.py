@@ -38,7 +38,7 @@ def judge_live_prefill(view: ClusterView, engine: EngineView) -> Iterator[Verdic
             judged = True
             flat = plateau([r for r in readings if still is None or r.t >= still])
             if flat is None or draining_down(readings):
-                if readings[-1].value == 0 or draining_down(readings):
+                if readings[-1].value == 0:
                     empty.append(f"{queue} {rank_text(dp)}{series_text(readings)}")
                 continue
             yield from pinned_queue(view, engine, dp, queue, flat)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.checks.base import Verdict, found, saw
-from pdctl.checks.handoff import STEPS, counted, turnover, unmoved_since, usual_stay
-from pdctl.checks.memory import starved, token_signs
+from pdctl.checks.handoff import STEPS, counted, since_outlier, turnover, unmoved_since, usual_stay
+from pdctl.checks.memory import starved, token_progress_known, token_signs
 from pdctl.checks.pinned_evidence import http_signal, idle_signal, router_signal, stack_signal
 from pdctl.checks.pinned_gauge import overdue, routed_none
 from pdctl.checks.pinned_http import held_tokens, standing_gauge
@@ -39,7 +39,8 @@ def judge_by_stages(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
 
 
 def judge_queue(view: ClusterView, engine: EngineView, dp: int | None, queue: Gauge) -> Iterator[Verdict]:
-    readings = tail(counted(engine, queue, dp))
+    cut = since_outlier(engine, queue, dp, SLOW_FACTOR, FLOW_S)
+    readings = tail(counted(engine, queue, dp, cut))
     if len(readings) < LEAST_READINGS or contradicted(view, engine, queue):
         return
     hindrance = hindrance_of(view, engine, queue, readings[0].t)
@@ -107,6 +108,8 @@ def hindrance_of(view: ClusterView, engine: EngineView, queue: Gauge, since: flo
     if engine.alive() is None and not engine.batches_since(0.0):
         return "nothing shows that the scheduler turns: a stopped one looks the same"
     for decode in view.decodes if engine.is_prefill else ():
+        if tuple(judge_stopped(decode)):
+            return f"the scheduler of {decode.name} does not turn and may make them wait"
         reasons = starved(decode, since)
         if reasons:
             return f"{decode.name} is short of KV memory ({reasons[0]}) and may make them wait"
@@ -135,13 +138,14 @@ def seconds(
         more += witnesses(view, engine, dp, since)
     elif queue == Gauge.BOOTSTRAP:
         more += bootstrap_gauge(engine, dp, since)
+    quiet = quiet or (not engine.is_prefill and not token_signs(engine, since))
     return (*more, *(quiet_signals(view, engine, queue, since) if quiet else stack_signal(engine)))
 
 
 def quiet_signals(view: ClusterView, engine: EngineView, queue: Gauge, since: float) -> Iterator[Evidence]:
     """Second signals that count where nothing moves. What a decode owes may be a long answer: it counts where nothing
     is computed."""
-    if engine.is_prefill or (engine.batches_since(since) is False and not token_signs(engine, since)):
+    if engine.is_prefill or (token_progress_known(engine) and not token_signs(engine, since)):
         yield from http_signal(engine, since)
         yield from router_signal(view, engine, since)
     yield from stack_signal(engine)
@@ -156,9 +160,9 @@ def quiet_signals(view: ClusterView, engine: EngineView, queue: Gauge, since: fl
 
 def judge_stage_decode(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
     """A decode's transfer queue that stands by its stage counters while no prefill holds the other half."""
-    if any(engine.fresh_rows(dp) for dp in engine.dps) or not all(empty(p) for p in view.prefills):
+    if not all(empty(p) for p in view.prefills):
         return
-    for dp in engine.dps:
+    for dp in (dp for dp in engine.dps if not engine.fresh_rows(dp)):
         yield from judge_queue(view, engine, dp, Gauge.TRANSFER)
 
 
