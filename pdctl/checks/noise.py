@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import sqrt
+from math import isfinite, sqrt
 from statistics import fmean, median
 
 from pdctl.model.comparison import Spread
@@ -36,7 +36,8 @@ OF_MEAN = 1.2533  # also the standard error of a median over that of a mean
 
 
 def spread_of(values: Sequence[float]) -> Spread | None:
-    """How the values spread; None for fewer than ``LEAST``."""
+    """How the values spread; None for fewer than ``LEAST``. NaN and infinity are no readings."""
+    values = [v for v in values if isfinite(v)]
     if len(values) < LEAST:
         return None
     middle, mean = median(values), fmean(values)
