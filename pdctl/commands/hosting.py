@@ -96,7 +96,6 @@ def finish(
     if output is not Output.HUMAN:
         emit(report, output, ascii_only=ascii_only, fail_on=fail_on)
     outlet.keep_report(report)
-    outlet.keep_report(report)
     as_shown = look(ascii_only)
     if alone:
         outlet.write_lines(lines(as_shown))

@@ -106,7 +106,7 @@ def run(
         pairs = tuple((str(k), str(v)) for k, v in before.events[0].get("options") or ())
     shown = look(ascii_only)
     desk = Terminal(output is Form.HUMAN, brief)
-    attended = not unattended and sys.stdin.isatty()
+    attended = not unattended and sys.stdin.isatty() and output is Form.HUMAN  # who agrees must see to what
     values = _given(playbook, given or [], before, desk if attended else None)
     with _target(pairs) as aim:
         order = Order(aim, attended, unattended, values, look_s, rounds, record, ascii_only)

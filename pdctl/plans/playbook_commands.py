@@ -17,8 +17,9 @@ _OF_THE_RUN = """
 """
 OF_THE_RUN = frozenset(_OF_THE_RUN.split())
 # Consent in writing: no file gives it.
-CONSENT = frozenset({"--yes", "-y", "--force"})
+CONSENT = frozenset({"--yes", "-y", "--force", "--apply"})
 APART = frozenset({"--restart"})  # one change leads to another
+_GOES_ON = frozenset({"--resume"})  # with a plan that was shown before, and that its journal holds
 ENDLESS = frozenset({"--follow", "-f", "--watch"})
 
 
@@ -64,12 +65,12 @@ COMMANDS: Mapping[str, Kind] = {
     "logs": _READS,
     "diff": _JUDGES,
     "changes": _JUDGES,
-    "compare": _JUDGES,
+    "compare": _READS,
     "history": _READS,
     "explain": _READS,
     "findings": _READS,
     "probe": Kind(reports=True, risky=frozenset({"--load", "--save"}), preview=("--plan",)),
-    "restart": Kind(reports=True, always=True, harmless=frozenset({"--plan"}), preview=("--plan",), agreed=("--yes",),
+    "restart": Kind(always=True, harmless=frozenset({"--plan", "--rules"}), preview=("--plan",), agreed=("--yes",),
                     named=True),
     "script": Kind(always=True, harmless=frozenset({"--dry-run"}), preview=("--dry-run",), agreed=("--yes",),
                    named=True),
@@ -84,7 +85,7 @@ def consent_for(words: Sequence[str]) -> Consent | None:
     kind = COMMANDS[words[0]]
     given = {name for word in words[1:] for name in option_names(word)}
     if kind.always and not _is_harmless(words, kind):
-        preview = (*words, *kind.preview) if kind.preview else ()
+        preview = (*words, *kind.preview) if kind.preview and not given & _GOES_ON else ()
         return Consent("it changes the cluster", preview, kind.agreed, kind.named)
     risky = sorted(given & kind.risky)
     if risky:

@@ -180,7 +180,7 @@ class Hands:
     def _previewed(self, step: Step, words: tuple[str, ...]) -> str:
         """Shows what would be done. Why it can't be, empty where it can."""
         self.desk.show([f"$ {shown_command(self._whole(words))}"])
-        ran = self._run(self._whole(words), LIMIT_S, self.desk.output)
+        ran = self._run(self._whole(words), LIMIT_S, lambda line: self.desk.show([line]))
         self.note(
             {"event": "preview", "step": step.name, "command": shown_command(words), "exit": ran.exit}, ran.output
         )
