@@ -31,6 +31,7 @@ def event_loop_normal():
     while True:
         recv_requests()
 def recv_requests():
+    waiting_for = "a request"
     time.sleep(0.2)
 event_loop_normal()
 """
@@ -291,6 +292,9 @@ def test_stacks_here_recorded_and_read_back(
     assert "event_loop_normal" in line
     _, raw, _ = pdctl(capsys, "stacks", "--from", record, "--raw")
     assert raw.count("Python v3") == 2
+    _, with_locals, _ = pdctl(capsys, "stacks", *where, "-n", "1", "--locals")
+    assert "a request" in with_locals
+    assert "a request" not in raw
 
 
 @pytest.mark.parametrize(

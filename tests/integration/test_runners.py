@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -344,3 +346,19 @@ def test_a_secret_is_used_and_not_shown(run: Run, caplog: pytest.LogCaptureFixtu
     assert word not in shown
     assert "***" in answer.ask
     assert stderr_of(answer) == "bad key ***\n"
+
+
+# --- sudo, here (over SSH the lab tries it, with users of its own) -----------------------------------------------
+
+
+def test_sudo_here_and_its_end() -> None:
+    if shutil.which("sudo") is None or subprocess.run(["sudo", "-n", "true"], check=False).returncode != 0:
+        pytest.skip("no sudo without a password here")
+    reach = LocalReach(Host("here", None, "sudo"))
+    mark = f"pdctl-sudo-{time.monotonic_ns()}"
+    now = CLOCK.now()
+    ask = CommandAsk("host:here", Fact.FILE, "here", ("id", "-u"), become=True)
+    assert reach.run(ask, started=now, deadline=now + 30).body == b"0\n"
+    late = replace(ask, argv=("sh", "-c", f"sleep 300; : {mark}"), timeout=1.5)
+    assert reach.run(late, started=now, deadline=now + 30).error is Why.READ_TIMEOUT
+    assert wait_gone(mark) == []
