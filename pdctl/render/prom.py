@@ -56,7 +56,7 @@ def _findings(registry: CollectorRegistry, run: CheckRun) -> None:
                   registry=registry)  # fmt: skip
     for finding in run.report.findings:
         gauge.labels(
-            _label(run.report.cluster), finding.name, finding.severity.value, _label(finding.subject),
+            _label(run.report.cluster), _label(finding.name), finding.severity.value, _label(finding.subject),
             "false" if finding.muted is None else "true",
         ).set(1)  # fmt: skip
 
@@ -72,7 +72,7 @@ def _instances(registry: CollectorRegistry, run: CheckRun) -> None:
     for instance in run.report.instances:
         name = _label(instance.name)
         if instance.reachable is not None:
-            up.labels(cluster, name, str(instance.role)).set(int(instance.reachable))
+            up.labels(cluster, name, _label(str(instance.role))).set(int(instance.reachable))
         for key, value in _read(instance):
             reading.labels(cluster, name, _label(key)).set(value)
 
