@@ -57,9 +57,9 @@ class LocalReach:
         try:
             child = _child(words_of(ask, self._host.become), ask.stdin is not None)
         except FileNotFoundError as error:
-            return Outcome(NOT_FOUND, error=Why.NO_SUCH_TOOL, detail=f"{error.filename}: command not found")
+            return Outcome(NOT_FOUND, error=Why.NO_SUCH_TOOL, detail=f"{_file(error)}: command not found")
         except PermissionError as error:
-            return Outcome(NOT_EXECUTABLE, error=Why.PERMISSION, detail=f"{error.filename}: {error.strerror}")
+            return Outcome(NOT_EXECUTABLE, error=Why.PERMISSION, detail=f"{_file(error)}: {error.strerror}")
         except (OSError, ValueError) as error:
             return Outcome(error=Why.OTHER, detail=str(error))
         with _ended(child, sudo):
@@ -86,6 +86,10 @@ class LocalReach:
         except subprocess.TimeoutExpired:
             return into.late(until - begun)
         return into.outcome(code if code >= 0 else 128 - code)
+
+
+def _file(error: OSError) -> str:
+    return os.fsdecode(error.filename) if error.filename else "command"
 
 
 def _child(words: list[str], with_stdin: bool) -> subprocess.Popen[bytes]:

@@ -171,6 +171,7 @@ def test_a_command_that_is_not_there(run: Run) -> None:
     answer = run("no-such-command-here", "x")
     assert (answer.status, answer.error) == (127, Why.NO_SUCH_TOOL)
     assert "no-such-command-here" in (answer.detail or "")
+    assert "b'" not in (answer.detail or "")
 
 
 def test_a_command_that_calls_one_that_is_not_there(run: Run) -> None:
