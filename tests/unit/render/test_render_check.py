@@ -53,7 +53,8 @@ def test_nagios_gets_one_line_with_the_worst_first_then_performance_data() -> No
     first, *rest = nagios_lines(run(replace(FULL, instances=SEEN)))
     assert first.startswith(
         "PDCTL CRITICAL - prod-a: request-pinned at prefill-0 DP2: 2 requests sit in prefill-0's inflight queue and "
-        "will not leave by themselves (and 2 more) | 'time'=0.234s;;20;0 'critical'=1;;;0 'unknown'=1;;;0 'warning'=1;;;0"
+        "will not leave by themselves (and 2 more) | "
+        "'time'=0.234s;;20;0 'critical'=1;;;0 'unknown'=1;;;0 'warning'=1;;;0"
     )
     values = parts(first)
     assert values["prefill-0 inflight"] == ("2", "") and values["answered"] == ("1", ";;;0;2")
@@ -135,9 +136,8 @@ def test_findings_are_series_with_whether_they_are_muted() -> None:
     base = {"cluster": "prod-a"}
     pinned = {"name": "request-pinned", "severity": "critical", "subject": "prefill-0", "muted": "false"}
     starved = {"name": "decode-starved", "severity": "warning", "subject": "decode-0", "muted": "true"}
-    assert sorted(named(text, "pdctl_finding"), key=str) == sorted(
-        [(base | pinned, 1.0), (base | starved, 1.0)], key=str
-    )
+    found = {labels["name"]: (labels, value) for labels, value in named(text, "pdctl_finding")}
+    assert found == {"request-pinned": (base | pinned, 1.0), "decode-starved": (base | starved, 1.0)}
     assert named(text, "pdctl_check_status") == [({"cluster": "prod-a"}, 2.0)]
 
 
