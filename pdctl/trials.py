@@ -160,7 +160,8 @@ class _Run:
 
     def _one(self) -> None:
         for _ in range(self.stage.repeat):
-            self.fresh(self._question())
+            if not self.fresh(self._question()).attempt.good:
+                self.control()
 
     def _many(self) -> None:
         """Waves of requests that all start at the same moment, each on a connection of its own."""
@@ -252,7 +253,7 @@ class _Run:
         with self._lock:
             if self._controls <= 0 or self.stage.trial is Trial.ABORTS:
                 return
-            self._controls -= CONTROLS if self.stage.trial is Trial.IDLE else 1
+            self._controls -= CONTROLS if self.stage.trial in (Trial.IDLE, Trial.ONE) else 1
         self.fresh(self.prober.question(most_tokens=SHORT), self._label(control=True))
 
     def fresh(self, question: Question, label: Attempt | None = None) -> Got:

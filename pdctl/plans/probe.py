@@ -6,8 +6,9 @@ Held for every plan, whatever was wished for:
 - On each path that generates, one fresh generation goes before everything else: what else is tried is judged by its
   difference from that. Requests that clients leave come last of all, because they may leave something behind.
 - At most one step loads the cluster at a time. The idle gaps of all paths pass at the same time: they load nothing.
-- Nothing is sent that the plan does not count, but for the question which models and which release there are, and a
-  generation on a fresh connection after a failure (``CONTROLS`` of a stage at most, counted in ``requests``).
+- Nothing is sent that the plan does not count, but for what finds out how to ask: which models and which release there
+  are, and the generation that is answered "not this endpoint". Counted with it are generations on fresh connections
+  right after a failure (``CONTROLS`` of a stage at most).
 """
 
 from __future__ import annotations
@@ -136,8 +137,8 @@ def _stage(way: Way, trial: Trial, wish: Wish) -> Stage | None:
     if not way.generates:
         return None
     if trial is Trial.ONE:
-        # The first asks which endpoint is spoken: up to two answers say "not this one".
-        return Stage(way, trial, wish.repeat, tokens=wish.repeat * 16, repeat=wish.repeat, seconds=1.0 * wish.repeat)
+        requests = wish.repeat + 1
+        return Stage(way, trial, requests, tokens=requests * 16, repeat=wish.repeat, seconds=1.0 * wish.repeat)
     if trial is Trial.IDLE:
         return _idle(way, wish)
     if trial is Trial.ROUNDS:

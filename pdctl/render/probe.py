@@ -200,7 +200,7 @@ def stage_words(stage: Stage) -> str:
     if stage.trial is Trial.HEALTH:
         return "one health check"
     if stage.trial is Trial.ONE:
-        return f"{counted(stage.requests, 'generation')} on a fresh connection"
+        return f"{counted(stage.repeat, 'generation')} on a fresh connection"
     if stage.trial is Trial.IDLE:
         gaps = ", ".join(f"{gap:g}" for gap in stage.gaps)
         return f"a connection used again after {gaps} s without a request"

@@ -27,6 +27,7 @@ class Manners:
     idle_deaf_s: float | None = None  # takes a request after that and never answers it, as a forgetful middlebox does
     idle_408_s: float | None = None  # says 408 and closes, as some proxies do
     hang_nth: int | None = None  # the n-th request of each connection is never answered, nor sent on
+    hang_all: bool = False  # no POST is ever answered, nor sent on
     lose_nth: int | None = None  # the n-th request of each connection is carried out, its answer dropped
     reset_nth: int | None = None
     close_each: bool = False  # Connection: close
@@ -133,7 +134,9 @@ class Faulty:
         if nth == m.reset_nth:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
             return False
-        if method == "POST" and (nth == m.hang_nth or (m.idle_deaf_s and nth > 1 and idle > m.idle_deaf_s)):
+        if method == "POST" and (
+            m.hang_all or nth == m.hang_nth or (m.idle_deaf_s and nth > 1 and idle > m.idle_deaf_s)
+        ):
             self._over.wait(60)
             return False
         with self._lock:

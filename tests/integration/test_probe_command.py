@@ -84,7 +84,7 @@ def test_as_it_is_it_asks_little_and_says_how_much(probe: Run) -> None:
         "one",
         "idle",
     }
-    assert "sends: up to 5 requests, 1 at once" in probe.err
+    assert "sends: up to 6 requests, 1 at once" in probe.err
     assert [a["connection"] for a in report["probe"]["attempts"]] == ["fresh", "fresh", "fresh", "reused"]
 
 
@@ -198,6 +198,12 @@ def test_nothing_more_is_asked_where_not_even_one_works(probe: Run) -> None:
     assert cell(report, "router-0", "many")["why"] == "not even one generation alone works"
 
 
+def test_a_second_try_where_the_first_fails(probe: Run) -> None:
+    with Faulty(Manners(hang_nth=1)) as server:
+        report = probe("--router", server.url, "--kind", "one", "--no-record", "--hang-after", "1")
+    assert [a.get("control") for a in report["probe"]["attempts"]] == [None, True]
+
+
 def test_nobody_listens(probe: Run) -> None:
     report = probe("--router", f"http://127.0.0.1:{free_port()}", *QUICK)
     assert (probe.status, names(report)) == (3, [("endpoint-unreadable", "router-0")])
@@ -227,6 +233,8 @@ def test_every_kind_at_every_part_of_a_healthy_cluster(probe: Run, demo: Demo, t
         )
         assert row["reused"] == 1 + 2 * 2
     assert set(report["probe"]["plan"]["notes"]) == {"prefill-0", "decode-0"}
+    owe_nothing = {r["subject"] for r in report["ruled_out"] if r["what"] == "responses-lost"}
+    assert owe_nothing == {"prefill-0", "decode-0"}
     assert {a.get("told") for a in report["probe"]["attempts"] if a["to"] == "router-0"} == {None, "echoed"}
 
 
@@ -239,7 +247,7 @@ def test_answers_lost_on_the_way_are_told_from_a_hang(probe: Run, demo: Demo, tm
         hung = probe("-c", in_front(demo, proxy.url, tmp_path), "router-0", *words)
     assert (probe.status, names(hung)) == (2, [("connection-scoped-hang", "proxy-0")])
     assert (cell(hung, "router-0", "rounds")["fate"], cell(hung, "proxy-0", "rounds")["fate"]) == ("good", "hung")
-    assert hung["findings"][0]["confidence"] == "certain"
+    assert hung["findings"][0]["confidence"] in ("certain", "likely")  # likely where engines lag behind the machine
 
 
 def test_a_router_that_holds_requests(probe: Run) -> None:

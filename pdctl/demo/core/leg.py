@@ -39,7 +39,7 @@ class Leg:
         self.max_new = max_new
         self.born = born
         self.stream = stream
-        self.fake = fake  # a health request: fake bootstrap host, no peer
+        self.fake = fake  # fake bootstrap host, no peer: a health request, or one that names that host
         self.endpoint = endpoint
         self.done = done
         self.stage = Stage.HTTP

@@ -34,8 +34,8 @@ def test_as_it_is_only_what_clients_talk_to_is_asked_and_little() -> None:
         "health at router-0", "one at router-0", "one at proxy-0", "idle at router-0 + idle at proxy-0",
     ]  # fmt: skip
     assert not loads(plan)
-    # a health check, one generation, and a pair with room for one more after a failure; twice without the health
-    assert plan.load.requests == 1 + 2 * (1 + 2 + 1)
+    # a health check; at both one generation and a pair, each with room for one more after a failure
+    assert plan.load.requests == 1 + 2 * (2 + 3)
     assert plan.stages[-1].gaps == (1.0,)
 
 
@@ -66,9 +66,9 @@ def test_the_load_counts_every_request_and_those_at_once() -> None:
         trials=(Trial.MANY, Trial.ROUNDS), names=("router-0",), load=True, at_once=9, agents=3, rounds=5, tokens=20
     )
     load = plan_probe(CLUSTER, wish).load
-    assert load.requests == 1 + (9 + CONTROLS) + (3 * 5 + CONTROLS)
+    assert load.requests == 2 + (9 + CONTROLS) + (3 * 5 + CONTROLS)
     assert load.at_once == 9
-    assert load.tokens == 16 + (9 + CONTROLS) * 20 + (15 + CONTROLS) * 20
+    assert load.tokens == 2 * 16 + (9 + CONTROLS) * 20 + (15 + CONTROLS) * 20
 
 
 @pytest.mark.parametrize(
