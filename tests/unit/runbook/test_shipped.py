@@ -97,7 +97,7 @@ def attended(name: str, fault: str, answers: list[str], folder: Path) -> tuple[E
     playbook, desk = opened(shipped() / f"{name}.yaml"), Desk(answers)
     known = frozenset({"--config", "--for", "--only"})
     with started(fault) as demo, closing(Transcript(folder / "t.jsonl", fresh=True)) as transcript:
-        order = Order(target(demo), given={"answer": "."}, look_s=20.0, rounds=1)
+        order = Order(target(demo), look_s=20.0, rounds=1)
         runs = partial(run_own, report_variable=REPORT_TO, environment={})
         runner = Runner(
             playbook, order, transcript, desk, Look(), runs=runs, options=lambda _: known, clock=SystemClock()
