@@ -141,12 +141,10 @@ def turnover(engine: EngineView, stages: tuple[str, ...], dp: int | None, since:
 
 
 def usual_stay(engine: EngineView, queue: Gauge) -> float | None:
-    """Seconds a request spends in a queue on average since the engine started, None before the first one left it."""
-    for page in engine.pages[-1:]:
-        seconds, done = seconds_in(page.value, (STEPS[queue].left,), None)
-        if done:
-            return seconds / done
-    return None
+    """Seconds a request spends in a queue on average since the engine started, None before the first one left it. Of
+    the window's pages the least: up to 0.5.9 a timeout adds its 300 s to the sum."""
+    told = (seconds_in(page.value, (STEPS[queue].left,), None) for page in engine.pages)
+    return min((seconds / done for seconds, done in told if done), default=None)
 
 
 def since_outlier(engine: EngineView, queue: Gauge, dp: int | None, factor: float, least: float) -> float:

@@ -1,8 +1,9 @@
 """request-pinned: is something stuck between prefill and decode?
 
-Sources by what the release can prove, best first: live queue counts; the count of HTTP requests an engine still owes
-an answer; a gauge that would have been rewritten had the engine been idle; the router's own count. Each rule needs a
-second signal for "certain". Where requests flow, a floor under the readings is turnover until shown otherwise.
+Sources by what the release can prove, best first: live queue counts; the counters of request stages, exact on 0.5.3 and
+later but for drift; the count of HTTP requests an engine still owes an answer; a gauge that would have been rewritten
+had the engine been idle; the router's own count. Each rule needs a second signal for "certain". Where requests flow, a
+floor under the readings is turnover until shown otherwise.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from pdctl.checks.pinned_http import held_tokens, standing_gauge
 from pdctl.checks.plateau import floor_of, series_text, tail
 from pdctl.checks.scheduler import judge_stopped
 from pdctl.checks.view import ClusterView, Count, EngineView
-from pdctl.checks.witness import SURE, account, at_most, batch_counts, bootstrap_gauge, odds, paced, witnesses
+from pdctl.checks.witness import SURE, account, at_most, batch_counts, bootstrap_gauge, computes, odds, paced, witnesses
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, Evidence, Unchecked
 from pdctl.model.rank import WHOLE, Rank
@@ -145,6 +145,9 @@ def seconds(
 def quiet_signals(view: ClusterView, engine: EngineView, queue: Gauge, since: float) -> Iterator[Evidence]:
     """Second signals that count where nothing moves. What a decode owes may be a long answer: it counts where nothing
     is computed."""
+    if engine.is_prefill and computes(engine, since):
+        yield from stack_signal(engine)
+        return
     if engine.is_prefill or (token_progress_known(engine) and not token_signs(engine, since)):
         yield from http_signal(engine, since)
         yield from router_signal(view, engine, since)

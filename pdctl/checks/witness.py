@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from pdctl.checks.base import saw
 from pdctl.checks.handoff import Turnover, counted, entries, turnover
+from pdctl.checks.pinned_http import only_probes
 from pdctl.checks.plateau import floor_of, series_text
 from pdctl.checks.provenance import pages_from
 from pdctl.checks.trust import Counts, Inflight
@@ -71,8 +72,19 @@ def witnesses(view: ClusterView, engine: EngineView, dp: int | None, since: floa
     for text, readings in live_readings(engine, dp, since):
         yield from against(text, readings, flow)
     yield from batch_counts(engine, dp, since)
-    yield from peer_counts(view, engine, since)
-    yield from owed_answers(engine, since)
+    if not computes(engine, since):
+        yield from peer_counts(view, engine, since)
+        yield from owed_answers(engine, since)
+
+
+def computes(engine: EngineView, since: float) -> bool:
+    """Whether a prefill may all the while have computed, or had waiting, what its front end and the decodes count as
+    well: a long prompt in its chunks looks like a request in flight to them."""
+    batches = engine.batches_since(since)
+    if batches is False or (batches and only_probes(engine, since)):
+        return False
+    waiting = counted(engine, Gauge.QUEUE, None, since)
+    return not waiting or floor_of(waiting) >= 1
 
 
 def batch_counts(engine: EngineView, dp: int | None, since: float) -> Iterator[Evidence]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -126,11 +127,14 @@ def places(made: Recording) -> set[str]:
     return set().union(*(pinned_at(truth) for truth in made.truths))
 
 
-def evidence(case: Case) -> bool:
+def evidence(case: Case, answers: tuple[Answer, ...]) -> bool:
     """Whether a release's gauges, live counts and active HTTP requests can show the fault (parts A1 to A3 of what is
-    known of the releases), leaving the counters of request stages aside. Behind a wire so slow that turnover alone
-    keeps something in flight, they cannot."""
+    known of the releases), leaving the counters of request stages aside. They cannot where turnover alone keeps
+    something in flight at so many of the readings that it explains them all, nor where the window is no longer than a
+    slow transfer of that engine may take."""
     release = release_of(case.release)
+    if not room_for_evidence(case, answers):
+        return False
     if case.seconds < 30 or release < release_of("0.5.3"):
         return False
     if case.fault == "pinned-under-load" and case.speed in ("slow-wire", "long-steps"):
@@ -184,33 +188,60 @@ def min_over(answers: tuple[Answer, ...], seconds: float = 30.0) -> float | None
     return None
 
 
+ODDS, SLOW = math.log(1e-6), 20.0
+
+
+def room_for_evidence(case: Case, answers: tuple[Answer, ...]) -> bool:
+    """Whether what finished transfers took leaves room for a verdict: none finished, or they explain a floor as seen
+    with odds below one in a million (Markov's inequality, for independent readings) and a mean one lasts less than a
+    twentieth of the window."""
+    rows = [in_flight(body, release_of(case.release) < release_of("0.5.10")) for _, body in pages(answers, "prefill-0")]
+    if len(rows) < 3 or rows[-1].done <= rows[0].done:
+        return True
+    spent, done = rows[-1].spent - rows[0].spent, rows[-1].done - rows[0].done
+    if SLOW * spent / done > case.seconds:
+        return False
+    share = min(1.0, spent / case.seconds / max(1.0, min(row.left for row in rows)))
+    return len(rows) * math.log(max(share, 1e-9)) < ODDS
+
+
 def stages(answers: tuple[Answer, ...], old: bool, seconds: float = 10.0) -> float | None:
     """When the counters of request stages show it. Forwards less transfers (less failed ones, which releases before
     0.5.10 count as transfers) are what is in flight at that very moment; the seconds that finished transfers took,
     by second, are what turnover alone would hold in flight on average. Pinned is a floor well above that which does
     not sink. Not a rule in use, and blind to bootstrap and decode: it says what the pages hold besides the gauge."""
-    rows: list[tuple[float, float, float]] = []
+    rows: list[tuple[float, Flight]] = []
     for t, body in pages(answers, "prefill-0"):
-        left, spent = in_flight(body, old)
-        rows.append((t, left, spent))
-        first = next((row for row in reversed(rows) if t - row[0] >= seconds), None)
+        now = in_flight(body, old)
+        rows.append((t, now))
+        slow = SLOW * now.spent / now.done if now.done else 0.0  # a span shorter than that proves nothing
+        first = next((row for row in reversed(rows) if t - row[0] >= max(seconds, slow)), None)
         if first is None:
             continue
-        turnover = (spent - first[2]) / (t - first[0])
-        lefts = [row[1] for row in rows if row[0] >= first[0]]
+        turnover = (now.spent - first[1].spent) / (t - first[0])
+        lefts = [row[1].left for row in rows if row[0] >= first[0]]
         drains = min(lefts[len(lefts) // 2 :]) < min(lefts[: len(lefts) // 2])
         if min(lefts) > 2.0 * turnover + 0.5 and not drains:
             return t
     return None
 
 
-def in_flight(body: bytes, old: bool) -> tuple[float, float]:
-    """Requests in flight, and the seconds all finished transfers took so far, by a page's stage counters."""
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """Requests in flight by a page's stage counters, the seconds all finished transfers took so far, and their
+    number."""
+
+    left: float
+    spent: float
+    done: float
+
+
+def in_flight(body: bytes, old: bool) -> Flight:
+    """What a page's stage counters say."""
     totals: dict[tuple[bytes, bytes], float] = {}
     for kind, stage, value in STAGE.findall(body):
         totals[kind, stage] = totals.get((kind, stage), 0.0) + float(value)
     failed = 0.0 if old else sum(float(value) for value in FAILED.findall(body))
     over = totals.get((b"count", b"prefill_transfer_kv_cache"), 0.0)
-    return totals.get((b"count", b"prefill_forward"), 0.0) - over - failed, totals.get(
-        (b"sum", b"prefill_transfer_kv_cache"), 0.0
-    )
+    spent = totals.get((b"sum", b"prefill_transfer_kv_cache"), 0.0)
+    return Flight(totals.get((b"count", b"prefill_forward"), 0.0) - over - failed, spent, over)
