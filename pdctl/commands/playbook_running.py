@@ -235,7 +235,7 @@ def _opened(playbook: Playbook, before: Before | None, wanted: Path | None) -> T
     if wanted is not None:
         return Transcript(events_path(wanted), fresh=True)
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    return Transcript(default_folder() / f"{playbook.name}-{stamp}.jsonl", fresh=True)
+    return Transcript(default_folder() / f"{playbook.name}-{stamp}.jsonl", fresh=True, needed=False)
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------
@@ -318,7 +318,8 @@ def _tell_end(runner: Runner, ended: Ended, output: Form) -> None:
         outlet.write(dumps(_document(runner, ended), indent=2) + "\n")
     path = runner.transcript.path
     if runner.transcript.failed:
-        outlet.say(f"the transcript is not whole: {runner.transcript.failed}")
+        outlet.say(f"no whole transcript: {runner.transcript.failed}")
+        return
     outlet.say(f"transcript: {path} and {path.with_suffix('.txt').name}")
     if ended.stopped:
         outlet.say(f"go on with: pdctl playbook run {runner.playbook.name} --resume --transcript {path}")

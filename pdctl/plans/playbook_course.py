@@ -180,7 +180,7 @@ def verdict_of(playbook: Playbook, last: Step | None, course: Course, stopped: b
     undone = any(not playbook.step(name).optional for name in undone_in(playbook, course))
     if undone or stopped:
         worst.append(Status.UNKNOWN)
-    found = next((status for status in WORST_FIRST if status in worst), Status.OK if not undone else Status.UNKNOWN)
+    found = next((status for status in WORST_FIRST if status in worst), Status.UNKNOWN)  # nothing was judged
     if last is None or last.end is None or stopped:
         return found
     return Status.UNKNOWN if undone and last.end in (Status.OK, Status.WARNING) else last.end

@@ -55,20 +55,23 @@ def newest(name: str) -> Path | None:
 class Transcript:
     """Writes events. A disk that takes no more is told once; the run goes on."""
 
-    def __init__(self, path: Path, *, fresh: bool) -> None:
-        """Opens ``path`` for a new run (raises UsageError when it is there) or to go on with one."""
+    def __init__(self, path: Path, *, fresh: bool, needed: bool = True) -> None:
+        """Opens ``path`` for a new run (raises UsageError when it is there) or to go on with one. Where it cannot be
+        written that is an error if it is ``needed``, else it is told at the end: looking goes before keeping."""
         self.path = path
         self.failed: str | None = None
+        self._events: IO[str] | None = None
+        self._text: IO[str] | None = None
+        if fresh and (taken := next((p for p in (path, text_path(path)) if p.exists()), None)):
+            raise UsageError(f"{taken} is there already", "Name another file, or go on with --resume.")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._events: IO[str] = _opened(path, fresh)
-            self._text: IO[str] = _opened(text_path(path), fresh)
-        except FileExistsError as error:
-            raise UsageError(
-                f"{error.filename} is there already", "Name another file, or go on with --resume."
-            ) from None
+            self._events = _opened(path, fresh)
+            self._text = _opened(text_path(path), fresh)
         except OSError as error:
-            raise PdctlError(f"{path}: cannot be written: {error.strerror}") from None
+            if needed:
+                raise PdctlError(f"{path}: cannot be written: {error.strerror}") from None
+            self.failed = f"{path}: {error.strerror}"
 
     def add(self, event: Mapping[str, object], lines: Sequence[str] = ()) -> Event:
         """Writes one event and its lines of text, masked; returns it as it was written."""
@@ -80,10 +83,11 @@ class Transcript:
     def close(self) -> None:
         for file in (self._events, self._text):
             with suppress(OSError):
-                file.close()
+                if file is not None:
+                    file.close()
 
-    def _write(self, file: IO[str], lines: Sequence[str], sync: bool = False) -> None:
-        if self.failed is not None:
+    def _write(self, file: IO[str] | None, lines: Sequence[str], sync: bool = False) -> None:
+        if self.failed is not None or file is None:
             return
         try:
             file.writelines(line + "\n" for line in lines)

@@ -196,3 +196,14 @@ def test_the_playbook_in_the_readme_is_one() -> None:
     text = (Path(pdctl.__file__).parents[1] / "README.md").read_text("utf-8")
     (shown,) = re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)
     assert [step.name for step in read_playbook(shown, "shown", "README.md").steps][-1] == "restart"
+
+
+def test_a_state_folder_that_cannot_be_written_does_not_stop_a_run(
+    cli: Runs, mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    words = ("run", str(mine), "--from", str(CAPTURES / "real-idle.tar.zst"), "--yes-read-only")
+    status, _, err = cli(*words)
+    assert status == 0 and "no whole transcript" in err
+    status, _, err = cli(*words, "--transcript", "/dev/null/t")
+    assert status == 70 and "cannot be written" in err, "one that was asked for must be there"

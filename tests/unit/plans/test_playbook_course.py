@@ -171,3 +171,4 @@ def test_without_a_verdict_of_its_own_a_run_ends_with_the_worst_that_its_last_lo
     assert ended({"look": BLIND}, "broke") is Status.UNKNOWN
     assert ended({"look": CALM}, "broke") is Status.OK
     assert ended({"look": PINNED}, "look", stopped=True) is Status.CRITICAL
+    assert ended({}, "broke") is Status.UNKNOWN, "nothing was judged"
