@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from datetime import timedelta
 from hashlib import sha256
 
 from pdctl.checks import live_drift
@@ -28,6 +29,7 @@ from pdctl.plans.restart import ORDER, host_of
 from pdctl.plans.waiting import DEFINITE, state_of
 
 PHASE_TIMEOUT = 15.0  # seconds for each round of asking: far less than after what a lock counts as stale
+SAME_MOMENT = timedelta(seconds=2)  # when a process started is known to a second
 NOT_SHELL = ("python", "perl", "ruby", "node")
 
 
@@ -177,7 +179,7 @@ def _script(
         None if says else "neither command line nor environment of its process could be compared",
         valid,
         fault,
-        mtime > started if mtime is not None and started is not None else None,
+        mtime > started + SAME_MOMENT if mtime is not None and started is not None else None,
         says or None,
     )
 

@@ -44,8 +44,9 @@ def _instance(step: Step, footing: Footing) -> Iterator[str]:
     if footing.process is None and footing.state:
         yield f"{step.instance} does not run now ({footing.state}): the restart starts it"
     yield from (f"{step.instance}: {note}" for note in footing.notes)
-    if footing.script is not None and footing.script.edited:
-        yield f"{step.instance}: {footing.script.path} was written after the process started"
+    script = footing.script
+    if script is not None and script.edited and not (script.drift or "").startswith("nothing"):
+        yield f"{step.instance}: {script.path} was written after the process started"
 
 
 def unchecked_of(ground: Ground, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:

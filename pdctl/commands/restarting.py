@@ -1,0 +1,262 @@
+"""What a restart does from the command line on: the plan shown, agreed to, carried out, told; or a run gone on with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from pdctl.commands.common import Output
+from pdctl.errors import INTERRUPTED, STEP_FAILED, USAGE, UsageError
+
+if TYPE_CHECKING:
+    from pdctl.execute.record import Run
+    from pdctl.execute.world import OpenWorld
+    from pdctl.model.cluster import Cluster
+    from pdctl.model.plan import Ground, Outcome, Owner, Plan, Wish
+    from pdctl.render.look import Look
+
+NOT_CONFIRMED = "not confirmed: nothing was touched"
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a restart is asked for, beside what is to be restarted."""
+
+    plan_only: bool = False
+    yes: bool = False
+    output: Output = Output.HUMAN
+    ascii_only: bool = False
+
+    @property
+    def for_people(self) -> bool:
+        return self.output is Output.HUMAN
+
+
+def must_be_agreed(how: How) -> None:
+    """Raises UsageError where nobody can be asked and nobody said yes: cron and pipes are never asked."""
+    if not (how.plan_only or how.yes or (sys.stdin.isatty() and sys.stderr.isatty())):
+        raise UsageError(
+            "nobody to ask: nothing was touched", "Say --yes to go ahead without being asked, or --plan to look only."
+        )
+
+
+def restart(cluster: Cluster, wish: Wish, how: How, saved: Path | None) -> NoReturn:
+    """A new restart, or one whose plan was saved before."""
+    from pdctl.execute.world import OpenWorld
+    from pdctl.plans.restart import plan_restart
+    from pdctl.reach.lock import lock_path
+
+    must_be_agreed(how)
+    with OpenWorld(cluster, lock_path=lock_path()) as world:
+        if saved is None:
+            plan = plan_restart(world.cluster, wish, world.survey(), new_run())
+            plan = replace(plan, notes=(*plan.notes, *_unfinished(cluster)))
+        else:
+            plan = _saved(saved, world.cluster)
+        if not plan.restarts:
+            raise UsageError(f"{cluster.name} has nothing to restart", "No prefill, decode or router is in it.")
+        _show(plan, how, None)
+        _refuse(plan, how)
+        if how.plan_only:
+            _keep(plan.cluster, plan.ground)
+            raise typer.Exit(0)
+        _agree(plan, how)
+        _finish(_carried(world, plan, None, how), how)
+
+
+def resume(cluster: Cluster, run_id: str | None, wish: Wish, how: How) -> NoReturn:
+    """What is left of a run that was stopped, killed or cut off. ``wish`` gives new times and rules to override."""
+    from pdctl.execute.world import OpenWorld
+    from pdctl.plans.restart import steps_of
+    from pdctl.reach.lock import lock_path
+
+    must_be_agreed(how)
+    run = _found(cluster, run_id)
+    assert run.plan is not None
+    old = run.plan.wish
+    merged = replace(old, force=tuple(dict.fromkeys((*old.force, *wish.force))), ready=wish.ready, stop=wish.stop)
+    with OpenWorld(cluster, lock_path=lock_path()) as world:
+        plan = replace(run.plan, wish=merged, steps=steps_of(world.cluster, merged))
+        _show(plan, how, run)
+        if how.plan_only:
+            _keep(plan.cluster, plan.ground)
+            raise typer.Exit(0)
+        _agree(plan, how)
+        _finish(_carried(world, plan, run, how), how)
+
+
+def new_run() -> str:
+    """A name for a run: when it began, and what makes it the only one of that second."""
+    import secrets
+
+    from pdctl.reach.clock import SystemClock
+
+    return f"{SystemClock().wall():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------------
+
+
+def _show(plan: Plan, how: How, run: Run | None) -> None:
+    """Shows the plan before anything else; programs get it with what came of it, or alone under --plan."""
+    from pdctl import outlet
+    from pdctl.render.look import look
+    from pdctl.render.plan import plan_lines
+
+    if how.for_people:
+        outlet.write_lines(plan_lines(plan, look(how.ascii_only), run.results if run is not None else None))
+        outlet.write("\n")
+    elif how.plan_only and not plan.standing:
+        _write_plan(plan, "planned", how)
+
+
+def _write_plan(plan: Plan, status: str, how: How) -> None:
+    from pdctl import outlet
+    from pdctl.render.look import look
+    from pdctl.render.restart import document, plan_value
+    from pdctl.render.wire import dumps
+
+    if how.output is Output.SHORT:
+        count = f"{len(plan.restarts)} to restart" if status == "planned" else f"refused: {_why(plan)}"
+        outlet.write_lines([look(how.ascii_only).say(f"{plan.cluster} {count}")])
+        return
+    value = plan_value(plan, status)
+    outlet.write_lines([dumps(value) if how.output is Output.JSONL else document(value)])
+
+
+def _refuse(plan: Plan, how: How) -> None:
+    """Ends the command where a rule stands against the plan: as wrong usage where it judges what was asked for, as a
+    failed step where it judges the world."""
+    if not plan.standing:
+        return
+    from pdctl import outlet
+
+    if not how.for_people:
+        _write_plan(plan, "refused", how)
+    outlet.say(f"pdctl: refused, nothing was touched: {_why(plan)}")
+    raise typer.Exit(USAGE if any(r.asked for r in plan.standing) else STEP_FAILED)
+
+
+def _why(plan: Plan) -> str:
+    return "; ".join(f"{r.rule}: {r.subject}: {r.why}" for r in plan.standing)
+
+
+def _agree(plan: Plan, how: How) -> None:
+    """Asks for the cluster's name. Raises UsageError for any other answer."""
+    if how.yes:
+        return
+    sys.stderr.write(f"Type the name of the cluster ({_said(plan.cluster)}) to go ahead: ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip() != plan.cluster:
+        raise UsageError(NOT_CONFIRMED, "The answer is the cluster's name, letter by letter.")
+
+
+def _said(name: str) -> str:
+    from pdctl.render.escape import safe
+
+    return safe(name)
+
+
+def _unfinished(cluster: Cluster) -> Iterator[str]:
+    """An earlier run of this cluster that did not come to its end."""
+    from pdctl import journal
+    from pdctl.execute.record import last_run
+
+    run = last_run(journal.read().entries, cluster.name)
+    if run is not None and not run.is_finished and run.attempts:
+        ended = run.why or "it was cut off"
+        yield f"the last run, {run.id} of {run.who}, did not end well ({ended}): pdctl restart --resume goes on with it"
+
+
+def _saved(path: Path, cluster: Cluster) -> Plan:
+    """A plan that --plan -o json wrote. Raises UsageError where it is none, or one of another cluster."""
+    import json
+
+    import msgspec
+
+    from pdctl.model.plan import Plan
+    from pdctl.plans.restart import steps_of
+
+    try:
+        plan = msgspec.convert(json.loads(path.read_text("utf-8"))["plan"], Plan)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UsageError(f"{path}: holds no plan: {error}", "pdctl restart --plan -o json writes one.") from None
+    if plan.cluster != cluster.name:
+        raise UsageError(f"{path}: is a plan for {plan.cluster}, not for {cluster.name}")
+    return replace(plan, steps=steps_of(cluster, plan.wish))
+
+
+def _found(cluster: Cluster, run_id: str | None) -> Run:
+    """The run to go on with. Raises UsageError where there is none, or it cannot be gone on with."""
+    from pdctl import journal
+    from pdctl.execute.record import last_run, runs_of
+
+    entries = journal.read().entries
+    run = next((r for r in runs_of(entries) if r.id == run_id), None) if run_id else last_run(entries, cluster.name)
+    if run is None:
+        raise UsageError("there is no run to go on with", "pdctl history lists those of this machine.")
+    if run.cluster != cluster.name:
+        raise UsageError(f"run {run.id} is of {run.cluster}, not of {cluster.name}")
+    if run.is_finished:
+        raise UsageError(f"run {run.id} came to its end: there is nothing left of it", "pdctl history shows it.")
+    if run.plan is None:
+        raise UsageError(f"run {run.id} cannot be gone on with: {run.unreadable}", "Make a new plan: pdctl restart.")
+    return run
+
+
+# --- carrying it out --------------------------------------------------------------------------------------------------
+
+
+def _carried(world: OpenWorld, plan: Plan, run: Run | None, how: How) -> Outcome:
+    from pdctl import journal
+    from pdctl.commands.restart_progress import teller
+    from pdctl.execute.record import Record
+    from pdctl.execute.run import carry_out
+    from pdctl.reach.lock import new_owner
+
+    owner: Owner = new_owner(journal.who(), plan.cluster, plan.id)
+    with teller(how.output, how.ascii_only) as tell:
+        return carry_out(world, world.cluster, plan, Record(plan), owner, world.lock_path, tell=tell, run=run)
+
+
+def _finish(outcome: Outcome, how: How) -> NoReturn:
+    """Tells what came of it and ends the command with its status."""
+    from pdctl import outlet
+    from pdctl.model.plan import End
+    from pdctl.render.look import look
+    from pdctl.render.restart import document, outcome_value, short_line
+    from pdctl.render.wire import dumps
+
+    shown: Look = look(how.ascii_only)
+    if how.for_people:
+        from pdctl.render.restart import outcome_lines
+
+        outlet.write_lines(outcome_lines(outcome, shown))
+    elif how.output is Output.SHORT:
+        outlet.write_lines([short_line(outcome, shown)])
+    else:
+        value = outcome_value(outcome)
+        outlet.write_lines([dumps({"kind": "summary", **value}) if how.output is Output.JSONL else document(value)])
+    if outcome.end is not End.DONE and not how.for_people:
+        outlet.say(f"pdctl: {short_line(outcome, shown)}")
+    if outcome.end is End.DONE and outcome.after is not None:
+        _keep(outcome.plan.cluster, outcome.after)
+    raise typer.Exit({End.DONE: 0, End.FAILED: STEP_FAILED, End.INTERRUPTED: INTERRUPTED}[outcome.end])
+
+
+def _keep(cluster: str, ground: Ground) -> None:
+    """A report for a playbook that wants one: it judges nothing, and says who was there."""
+    from pdctl import outlet
+    from pdctl.model.finding import InstanceReport, Report
+
+    rows = tuple(
+        InstanceReport(f.instance, "", f.version, f.process is not None, f.why) for f in ground.footings
+    )  # fmt: skip
+    outlet.keep_report(Report(cluster, ground.at, ground.at, 1, instances=rows))
