@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 REPORT_TO = "PDCTL_REPORT_TO"  # set by a playbook's run: the file in which it wants the report as JSON as well
 PROGRAMS_READ = ("json", "jsonl")  # the formats of -o in which a failure is a document, too
+NAGIOS = "nagios"
 REPORT_IT = "This is a fault of pdctl, not of the cluster. Run it again with --debug and report what it prints"
 
 
@@ -128,8 +129,11 @@ def _tell(kind: str, message: str, hint: str, words: Sequence[str], status: int)
     from contextlib import suppress
 
     with suppress(Exception):
-        if wanted_format(words) in PROGRAMS_READ:
+        form = wanted_format(words)
+        if form in PROGRAMS_READ:
             write(_document(kind, message, hint) + "\n")
+        elif form == NAGIOS:
+            write(_plugin_line(message) + "\n")
     with suppress(Exception):
         for line in (f"pdctl: {message}", *(f"  {more}" for more in hint.splitlines())):
             say(line)
@@ -153,6 +157,13 @@ def _document(kind: str, message: str, hint: str) -> str:
             "instances": [],
         }
     )
+
+
+def _plugin_line(message: str) -> str:
+    """What Nagios shows of a plugin that could not judge: it reads stdout alone."""
+    from pdctl.render.escape import mask, safe
+
+    return f"PDCTL UNKNOWN - {safe(mask(message), ascii_only=True)}".replace("|", "/")
 
 
 def _traceback(debug: bool) -> None:
