@@ -195,7 +195,8 @@ class _Run:
             return self._suffers(window)
         self._ended_at = self._ended_at or self.clock.now()
         self._after += 1
-        trouble = any(a.error == "read-timeout" or a.kind == "abort" for a in self.trials.made)
+        sampled = window.subjects(Fact.METRICS) or window.subjects(Fact.LOADS)
+        trouble = sampled and any(a.error == "read-timeout" or a.kind == "abort" for a in self.trials.made)
         return self._after > AFTER and self.clock.now() - self._ended_at >= (AFTER_TROUBLE if trouble else 0.0)
 
     def _suffers(self, window: Window) -> bool:
