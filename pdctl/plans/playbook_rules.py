@@ -217,8 +217,9 @@ def goals(playbook: Playbook, step: Step) -> list[str]:
 def unbounded(playbook: Playbook, step: Step) -> list[str]:
     """Where a step may lead any number of times with nobody looking on."""
     out = [case.go for case in step.next if case.at_most is None] + ([step.otherwise] if step.otherwise else [])
-    if step.ask and step.ask.unattended in step.ask.answers:
-        out.append(step.ask.answers[step.ask.unattended])
+    unattended = step.ask.unattended if step.ask else None
+    if step.ask and unattended is not None and unattended in step.ask.answers:
+        out.append(step.ask.answers[unattended])
     always = any(case.test.is_empty and case.at_most is None for case in step.next)
     if step.optional or not (always or step.ask or step.ends):
         out.append(playbook.after(step.name))

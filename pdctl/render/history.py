@@ -10,8 +10,8 @@ from typing import Any
 from pdctl import __version__
 from pdctl.render.grid import grid
 from pdctl.render.look import Look, Mark
-from pdctl.render.text import moment, wrap
-from pdctl.render.wire import plain, rfc3339, text
+from pdctl.render.text import moment, rfc3339, wrap
+from pdctl.render.wire import plain, text
 
 SCHEMA = "pdctl.history/1"
 NOT_SHOWN = ("run", "cluster", "plan", "result", "pid")
