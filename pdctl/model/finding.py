@@ -146,6 +146,7 @@ FOLLOWS: Mapping[str, frozenset[str]] = {
         {"peer-stale", "transfer-pair-broken", "scheduler-stopped", "engine-crashed", "device-hang", "role-mismatch"}
     ),
     "request-pinned": frozenset({"ranks-diverged", "device-hang", "engine-crashed", "scheduler-stopped"}),
+    "transfer-stuck": frozenset({"ranks-diverged", "engine-crashed", "scheduler-stopped", "queue-head-blocked"}),
     "transfer-pair-broken": frozenset({"peer-stale", "role-mismatch"}),
     "router-holds-requests": frozenset({"scheduler-stopped", "engine-crashed", "accept-queue-full"}),
     "scheduler-stopped": frozenset({"ranks-diverged", "device-hang", "engine-crashed"}),
