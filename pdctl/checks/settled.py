@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from pdctl.checks import judge
 from pdctl.checks.pinned import judge as judge_pinned
 from pdctl.checks.view import ClusterView, EngineView, view_of
 from pdctl.model.answer import Fact
@@ -15,6 +18,8 @@ SILENT_ROUNDS = 3  # one miss may be chance, and a second may share its cause
 LEAST_S = 10.0  # a plateau of 8 s counts, and a round takes its time
 CALM_READINGS = 4
 HELD_S = 24.0
+SYMPTOMS = frozenset({"transfer-stuck"})  # of a blocked queue head at prefill, say, which shows itself later
+EXPLAINING = ("queues", "scheduler", "router")  # what answers the question of pinned requests in another way
 HANDOFF = (Gauge.BOOTSTRAP, Gauge.INFLIGHT, Gauge.PREALLOC, Gauge.TRANSFER)
 
 
@@ -27,6 +32,8 @@ def pinned_settled(window: Window, cluster: Cluster) -> bool:
         return False
     verdicts = tuple(judge_pinned(window, cluster))
     if any(isinstance(v, Finding) and v.confidence == Confidence.CERTAIN for v in verdicts):
+        return True
+    if not changing(view_of(window, cluster)) and sure(judge(window, cluster, modules=EXPLAINING).findings, window):
         return True
     if window.seconds < HELD_S and any(routed(view_of(window, cluster), r.name) for r in cluster.routers):
         return False  # a router that holds requests while the engines are empty shows itself a little later
@@ -43,11 +50,17 @@ def triage_settled(report: Report, window: Window, cluster: Cluster) -> bool:
         return False
     if changing(view_of(window, cluster)):
         return False
-    if any(f.severity == Severity.CRITICAL and f.confidence == Confidence.CERTAIN for f in report.findings):
+    if sure(report.findings, window):
         return True
     if any(f.severity != Severity.INFO for f in report.findings):
         return False
     return calm(view_of(window, cluster))
+
+
+def sure(findings: Iterable[Finding], window: Window) -> bool:
+    """Whether something critical is certain, and what may lie behind it had the time to show itself."""
+    certain = {f.name for f in findings if f.severity == Severity.CRITICAL and f.confidence == Confidence.CERTAIN}
+    return bool(certain - SYMPTOMS) or (bool(certain) and window.seconds >= HELD_S)
 
 
 def silent(window: Window) -> bool:

@@ -2,12 +2,51 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+import pytest
+
 from pdctl.checks import judge
-from pdctl.checks.settled import pinned_settled, triage_settled
+from pdctl.checks.settled import pinned_settled, sure, triage_settled
 from pdctl.model.answer import Fact, Why
 from pdctl.model.cluster import Cluster
+from pdctl.model.finding import Confidence, Finding, Severity
 from pdctl.model.window import Window
-from tests.unit.checks.scene import D, P, R, Scene, pair
+from tests.unit.checks.scene import START, D, P, R, Scene, pair, times
+
+
+def finding(name: str, confidence: Confidence = Confidence.CERTAIN) -> Finding:
+    return Finding(name, Severity.CRITICAL, confidence, D, "said")
+
+
+@pytest.mark.parametrize(
+    ("names", "seconds", "ended"),
+    [
+        (["scheduler-stopped"], 12.0, True),
+        (["transfer-stuck"], 12.0, False),  # its cause may be on its way
+        (["transfer-stuck", "queue-head-blocked"], 12.0, True),
+        (["transfer-stuck"], 24.0, True),
+        ([], 24.0, False),
+    ],
+)
+def test_what_is_certain_ends_a_look_once_its_cause_could_have_shown(
+    names: list[str], seconds: float, ended: bool
+) -> None:
+    window = Window(START, START + timedelta(seconds=seconds), ())
+    assert sure([finding(name) for name in names], window) is ended
+    assert not sure([finding(name, Confidence.LIKELY) for name in names], window)
+
+
+def test_a_stopped_scheduler_answers_the_question_of_pinned_requests() -> None:
+    scene = Scene("0.5.23")
+    for t in times(12.0):
+        scene.page(t, P, http=2, inflight=2)
+        scene.loads(t, P, running=0, waiting=0, bootstrap=0, inflight=2)
+        scene.page(t, D, running=16, generation_tokens=9000, idle_seconds=50.0, scheduler_cpu_seconds=80.0)
+        scene.loads(t, D, frozen_at=-13.0, running=16, waiting=0, prealloc=0, transfer=0)
+    (stopped,) = (f for f in judge(scene.window(), pair()).findings if f.name == "scheduler-stopped")
+    assert stopped.confidence == Confidence.CERTAIN
+    assert pinned_settled(scene.window(), pair())
 
 
 def ends(window: Window, cluster: Cluster) -> tuple[bool, bool]:
