@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from pdctl.checks import judge
 from pdctl.checks.base import found
+from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
-from pdctl.model.finding import Confidence, Evidence, Finding, Report, Unchecked, by_weight
+from pdctl.model.finding import Confidence, Evidence, Finding, Report, Status, Unchecked, by_weight
 from pdctl.model.window import Window
 
 ABOUT = frozenset(
@@ -31,6 +32,7 @@ ABOUT = frozenset(
     }
 )
 QUESTION = "request-pinned"
+GLANCE_S = 29.0  # a triage looks for 30 s where it is not sure before: a window of less was cut short
 
 
 def judge_only_pinned(window: Window, cluster: Cluster) -> Report:
@@ -47,6 +49,14 @@ def judge_only_pinned(window: Window, cluster: Cluster) -> Report:
         unchecked=tuple(open_questions),
         ruled_out=tuple(r for r in report.ruled_out if r.what in ABOUT),
     )
+
+
+def not_from_a_glance(report: Report, window: Window) -> Report:
+    """The report of a look that was too short to tell whether a request is pinned: what would be fine is unknown."""
+    if report.status != Status.OK or window.seconds >= GLANCE_S or not window.subjects(Fact.METRICS):
+        return report
+    open_questions = [u for u in report.unchecked if u.what == QUESTION and not explained(u, list(report.findings))]
+    return report.with_findings(by_weight((*report.findings, *map(unanswered, open_questions))))
 
 
 def explained(question: Unchecked, findings: list[Finding]) -> bool:

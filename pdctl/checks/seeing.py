@@ -38,7 +38,9 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
         if instance.role == Role.PROXY:
             continue
         rows = window.timeline(instance.name, Fact.METRICS)
-        if not rows:
+        if not rows and left_out(window, instance):
+            yield left_out_finding(window, instance)
+        elif not rows:
             yield from never_asked(window, instance)
         elif unreadable(rows):
             yield unreadable_finding(instance, rows)
@@ -50,6 +52,26 @@ def never_asked(window: Window, instance: Instance) -> Iterator[Verdict]:
     why = "its metrics were not asked for" if instance.metrics else "the inventory names no metrics address for it"
     if not any(window.asked(instance.name, fact) for fact in (Fact.LOADS, Fact.WORKERS)):
         yield Unchecked("queues and counters", instance.name, why)
+
+
+def left_out(window: Window, instance: Instance) -> bool:
+    """Whether an engine has no answer at all in a window that holds others' metrics: a recording cut off on the way, or
+    a look that ended before it answered."""
+    asked = any(window.asked(instance.name, fact) for fact in (Fact.LOADS, Fact.SERVER_INFO))
+    return instance.is_engine and instance.metrics is not None and not asked and bool(window.subjects(Fact.METRICS))
+
+
+def left_out_finding(window: Window, instance: Instance) -> Verdict:
+    asked = window.subjects(Fact.METRICS)
+    return found(
+        "endpoint-unreadable",
+        instance.name,
+        f"{instance.name}'s metrics could not be read: this window holds no answer of it",
+        confidence=Confidence.CERTAIN,
+        evidence=(Evidence(f"metrics of {', '.join(asked)} and none of {instance.name}", window.end, instance.name),),
+        limits=("nothing is concluded about this instance from its silence",),
+        next=("pdctl triage", "pdctl explain endpoint-unreadable"),
+    )
 
 
 def unreadable(rows: tuple[Observation[Any], ...]) -> bool:

@@ -265,6 +265,21 @@ def test_one_missed_answer_among_many_is_no_blindness() -> None:
     assert only(judge_seeing(scene.window(), Cluster("c", pair().prefills))) == []
 
 
+def test_an_engine_of_which_a_cut_off_recording_holds_nothing_is_not_taken_for_well() -> None:
+    scene = Scene(version=None)
+    scene.page(0.0, D, running=0, transfer=0, http=0)
+    scene.router(0.0)
+    report = judge_all(scene.window(), pair(router=True))
+    assert [(f.name, f.subject) for f in report.findings] == [("endpoint-unreadable", P)]
+    assert report.status == Status.UNKNOWN
+
+
+def test_engines_whose_metrics_nobody_asked_for_are_not_blamed() -> None:
+    scene = Scene(version=None)
+    scene.log(P)
+    assert only(judge_seeing(scene.window(), pair())) == []
+
+
 def test_a_check_that_breaks_is_listed_and_the_report_is_not_ok(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*_: object) -> object:
         raise ValueError("boom")
