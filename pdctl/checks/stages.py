@@ -181,9 +181,10 @@ def choose(
         else:
             why_not[stage.name] = why
     wanted = _findings(only)
-    return Chosen(
-        tuple(stages), why_not, (*wanted, BLIND) if wanted and BLIND not in wanted else wanted, _findings(skip)
-    )
+    if wanted and BLIND not in wanted:
+        wanted = (*wanted, BLIND)
+    named = frozenset(s.name for s in stages if s.name in asked or {s.name, *s.findings} & set(only))
+    return Chosen(tuple(stages), why_not, wanted, _findings(skip), named)
 
 
 def _why_not(

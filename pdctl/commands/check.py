@@ -11,7 +11,6 @@ import typer
 from pdctl.commands.common import (
     AsciiOpt,
     ConfigOpt,
-    DeadlineOpt,
     DecodeOpt,
     DemoOpt,
     FailOnOpt,
@@ -67,6 +66,12 @@ ForOpt = Annotated[
     float | None,
     typer.Option("--for", metavar="TIME", parser=parse_duration, help="Look for so long; one look unless given."),
 ]
+LimitOpt = Annotated[
+    float | None,
+    typer.Option(
+        "--deadline", metavar="TIME", parser=parse_duration, help="For the whole run, whatever hangs.  [default: 20]"
+    ),
+]
 StageOpt = Annotated[
     list[str] | None,
     typer.Option(
@@ -111,7 +116,7 @@ def check(
     seconds: ForOpt = None,
     interval: IntervalOpt = 2.0,
     timeout: TimeoutOpt = 5.0,
-    deadline: DeadlineOpt = None,
+    deadline: LimitOpt = None,
     remember: RememberOpt = 900.0,
     fresh: FreshOpt = False,
     record_on_fail: OnFailOpt = None,

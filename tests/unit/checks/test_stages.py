@@ -52,6 +52,12 @@ def test_without_hosts_in_the_inventory_they_are_left_out_unless_named() -> None
     assert names(choose(only=["sockets"], hosts=False)) == ["sockets"]
 
 
+def test_a_stage_that_somebody_named_is_known_for_that() -> None:
+    """What was asked for by name and cannot be seen is blindness; what comes along by itself is not."""
+    assert choose().asked == frozenset()
+    assert choose(["sockets"]).asked == choose(only=["connection-leak"]).asked == {"sockets"}
+
+
 def test_what_is_asked_for_comes_in_its_place() -> None:
     assert names(choose(["stacks", "logs"])) == [*USUAL, "logs", "stacks"]
 
