@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 class Measure(StrEnum):
     """What is compared."""
 
-    FAILURES = "failed"
+    FAILURES = "failures"
     FIRST = "first token"  # the first byte where nothing was streamed
     BETWEEN = "between tokens"
     WHOLE = "whole answer"

@@ -111,7 +111,7 @@ def _times(rows: list[Row], trials: tuple[Trial, ...], look: Look) -> Iterator[s
     if not told:
         return
     yield ""
-    yield "Times of what was answered (median; most)"
+    yield from wrap("Times of what was answered (median; most)", look.width, "", "  ")
     width = max(columns(look.say(f"{row.to} {t.value}")) for row, t in told) + 2
     for row, trial in told:
         cell = row.cells[trial]
