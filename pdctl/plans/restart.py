@@ -97,8 +97,8 @@ def command_of(instance: Instance) -> tuple[str, ...]:
 
 def _steps(cluster: Cluster, wish: Wish, chosen: tuple[Instance, ...]) -> Iterator[Step]:
     batch = count()
-    if wish.backup and (backups := tuple(_backups(cluster, chosen, next(batch)))):
-        yield from backups
+    if wish.backup and any(i.script for i in chosen):
+        yield from _backups(cluster, chosen, next(batch))
     if wish.drain is not None:
         says = f"wait until no request is active, {wish.drain:g} s at most"
         yield Step("drain", Act.DRAIN, next(batch), says, verify=("nothing active, or the time is over",))
