@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -24,11 +24,19 @@ if TYPE_CHECKING:
 
     Answers = dict[tuple[str, Fact], Observation[object]]
 
+START = "For example: pdctl init --prefill URL --decode URL --router URL, or pdctl init --host root@gpu1"
 WriteOpt = Annotated[Path, typer.Option("--write", "-w", metavar="FILE", help="Where to; - prints it instead.")]
 ForceOpt = Annotated[bool, typer.Option("--force", help="Overwrite the file if it is there.")]
 NameOpt = Annotated[str, typer.Option("--name", help="What to call the cluster.")]
 KeyEnvOpt = Annotated[
     str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="The variable that holds the engines' API key.")
+]
+HostOpt = Annotated[
+    list[str] | None,
+    typer.Option("--host", metavar="[USER@]HOST[:PORT]", help="Look for engines and routers there; or: local."),
+]
+BecomeOpt = Annotated[
+    bool, typer.Option("--become", help="With --host: use sudo there where it asks no password, and write that down.")
 ]
 
 
@@ -37,6 +45,8 @@ def init(
     decode: DecodeOpt = None,
     router: RouterOpt = None,
     proxy: ProxyOpt = None,
+    hosts: HostOpt = None,
+    become: BecomeOpt = False,
     write: WriteOpt = Path("pdctl.toml"),
     force: ForceOpt = False,
     name: NameOpt = "cluster",
@@ -47,6 +57,9 @@ def init(
     """Writes an inventory from URLs. Each engine is asked for its release, role and ranks, each router for its workers;
     workers you did not name are added.
 
+    With --host (repeatable) engines and routers are looked for on hosts, over SSH or here (local): by processes, units,
+    scripts and sockets. Nothing is changed there.
+
     Exit status 0 when all of them told who they are, 1 when one is not what you said, 3 when one could not be asked.
     The file is written in any case, and says so.
     """
@@ -54,9 +67,14 @@ def init(
     from pdctl.inventory.urls import cluster_of_urls
     from pdctl.inventory.write import render_cluster
 
-    if not any((prefill, decode, router, proxy)):
-        raise UsageError("no URL to start from", "For example: pdctl init --prefill URL --decode URL --router URL")
+    if not any((prefill, decode, router, proxy, hosts)):
+        raise UsageError("no URL to start from", START)
     _refuse_overwriting(write, force)
+    if hosts:
+        if any((prefill, decode, router, proxy)):
+            raise UsageError("--host finds engines by itself, URLs name them", "Give one or the other.")
+        _of_hosts(hosts, name=name, become=become, write=write, force=force, timeout=timeout, key=api_key_env,
+                  ascii_only=ascii_only)  # fmt: skip
     cluster = cluster_of_urls(prefill or (), decode or (), router or (), proxy or ())
     identities, remarks = asked(replace(cluster, name=name, instances=_with_key(cluster, api_key_env)), timeout)
     text = render_cluster(replace(cluster, name=name, instances=_instances(identities)), _notes(identities, remarks))
@@ -68,6 +86,24 @@ def init(
     else:
         outlet.write_lines(summary)
     raise typer.Exit(_status(identities))
+
+
+def _of_hosts(
+    specs: list[str], *, name: str, become: bool, write: Path, force: bool, timeout: float, key: str | None,
+    ascii_only: bool,
+) -> NoReturn:  # fmt: skip
+    """Writes the inventory of what runs on hosts, and ends the command."""
+    from pdctl.commands.discovering import found_on, status_of, summary
+    from pdctl.inventory.write import render_cluster
+
+    found = found_on(specs, name, become=become, timeout=timeout)
+    cluster = replace(found.cluster, instances=_with_key(found.cluster, key))
+    if cluster.instances:
+        _put(render_cluster(cluster, {**found.notes, "": found.remarks}), write, force)
+    to_stdout = str(write) == "-"
+    written = None if to_stdout or not cluster.instances else str(write)
+    summary(found, written, to_stderr=to_stdout, ascii_only=ascii_only)
+    raise typer.Exit(OF_STATUS[status_of(found)])
 
 
 def asked(cluster: Cluster, timeout: float) -> tuple[tuple[Identity, ...], tuple[str, ...]]:

@@ -31,10 +31,14 @@ def faults(file: FileRow) -> Iterator[Fault]:
 def _host_faults(row: HostRow, index: int, earlier: list[str]) -> Iterator[Fault]:
     who = f"host {row.name}"
     yield from _name_faults(row.name, Place("host", index, "name"), earlier, "host")
-    if row.ssh is not None:
-        match = _SSH.match(row.ssh)
-        if not match or not _is_port(match["port"]):
-            yield Fault(Place("host", index, "ssh"), f'"{row.ssh}" is not [user@]name[:port]', HOST["ssh"], who)
+    if row.ssh is not None and (wrong := ssh_fault(row.ssh)):
+        yield Fault(Place("host", index, "ssh"), wrong, HOST["ssh"], who)
+
+
+def ssh_fault(spec: str) -> str:
+    """What is wrong with how a host is named for SSH, "" where nothing is."""
+    match = _SSH.match(spec)
+    return "" if match and _is_port(match["port"]) else f'"{spec}" is not [user@]name[:port]'
 
 
 def _instance_faults(row: InstanceRow, index: int, earlier: list[str], hosts: list[str]) -> Iterator[Fault]:

@@ -43,6 +43,7 @@ MAY |= {
     "rewrite": JOINTS | {"filelook", "journal"},
     "scriptedit": JOINTS | {"filelook", "hostlook", "rewrite", "scriptlook"},
     "changelook": JOINTS | {"filelook", "hostlook", "replay"},
+    "discover": JOINTS | {"hostlook"},
     "scriptlook": JOINTS | {"hostlook", "filelook", "watch", "replay"},
     "journal": frozenset({"model"}),
     "remember": JOINTS,
