@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -18,6 +18,7 @@ _COUNTED = re.compile(
 _COUNTS = frozenset(
     {"count", "slow", "failed", "ranks", "restarts", "syn_recv", "requests_active", "http_requests_active"}
 )
+SERIES = "counts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +96,16 @@ def count_of(finding: Finding) -> float | None:
     said = _COUNTED.search(finding.summary)
     if said:
         return float(said[1])
-    values = (pair for seen in finding.evidence for pair in seen.values.items())
-    counts = [float(v) for k, v in values if k in _COUNTS and isinstance(v, int | float) and not isinstance(v, bool)]
+    counts = [n for seen in finding.evidence for key, value in seen.values.items() for n in _numbers(key, value)]
     return max(counts, default=None)
+
+
+def _numbers(key: str, value: object) -> Iterator[float]:
+    """The count under a key of evidence; of a series the newest."""
+    if key == SERIES and isinstance(value, list | tuple) and value:
+        key, value = "count", value[-1]
+    if key in _COUNTS and isinstance(value, int | float) and not isinstance(value, bool):
+        yield float(value)
 
 
 def apply(report: Report, mutes: Iterable[Mute]) -> Muted:

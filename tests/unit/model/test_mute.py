@@ -113,7 +113,8 @@ def test_one_muted_before_it_was_seen_starts_from_what_is_seen_first() -> None:
         ("the scheduler of prefill-0 does not turn", {}, None),
         ("release 0.5.9 does not report how many requests are being handed over", {}, None),
         ("systemd restarted it by itself", {"restarts": 5, "seconds": 900}, 5.0),
-        ("sockets in CLOSE-WAIT grow", {"count": 400, "owner": "python3", "flag": True}, 400.0),
+        ("they wait", {"count": 400, "owner": "python3", "flag": True}, 400.0),
+        ("sockets in CLOSE-WAIT grow at python3 (pid 7): 120 180 400", {"counts": [120, 180, 400], "pid": 7}, 400.0),
         ("it stands", {"pid": 4711, "idle": 3600.5, "timestamp": 1.7e9}, None),
     ],
 )
