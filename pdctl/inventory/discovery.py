@@ -97,7 +97,7 @@ def cluster_of_hosts(seen: Sequence[HostSeen], name: str, workers: Sequence[Targ
                 rows.append(row)
     rows = [_known_by(row, targets) for row in rows]
     remarks += _unfound(rows, targets)
-    rows.sort(key=lambda row: (list(Role).index(row.role), [s.host for s in seen].index(row.seen.host), row.port or 0))
+    rows.sort(key=lambda row: (list(Role).index(row.role), [s.host for s in seen].index(row.seen.host), row.port or 65536))
     return _named(rows, seen, name, remarks)
 
 
@@ -137,7 +137,7 @@ def _row(seen: HostSeen, served: Served, targets: Sequence[Target]) -> _Row | st
     port, port_notes = _port(served)
     address = _address(served, port)
     role = _role(seen, served, port, targets)
-    if isinstance(role, str):
+    if not isinstance(role, Role):
         return f"process {served.pid}{f' (port {port})' if port else ''}: {role}"
     url = _url(served, address, port) if port is not None else None
     return _Row(seen, served, role, port, address, url, (*port_notes, *_port_doubts(seen, served, port)))
