@@ -15,6 +15,7 @@ from pdctl.checks.handoff import counted, usual_stay
 from pdctl.checks.memory import starved, token_signs
 from pdctl.checks.pinned_evidence import peer_signal, router_signal, stack_signal
 from pdctl.checks.plateau import Plateau, plateau, series_text
+from pdctl.checks.scheduler import judge_stopped
 from pdctl.checks.trust import Counts
 from pdctl.checks.view import ClusterView, Count, EngineView
 from pdctl.model.engine import Gauge
@@ -85,6 +86,8 @@ def what_hinders(view: ClusterView, engine: EngineView, flat: Plateau) -> str | 
     if engine.alive() is None:
         return "nothing shows that the scheduler turns: a stopped one looks the same"
     for decode in view.decodes:
+        if tuple(judge_stopped(decode)):
+            return f"the scheduler of {decode.name} does not turn and may make them wait"
         reasons = starved(decode, start) or token_signs(decode, start)
         if reasons:
             return f"{decode.name} still works ({reasons[0]}) and may make them wait"

@@ -9,7 +9,7 @@ import pytest
 from pdctl.checks.handoff import counted, drift_of, turnover
 from pdctl.checks.pinned import judge
 from pdctl.checks.view import EngineView, engine_view
-from pdctl.model.answer import Fact
+from pdctl.model.answer import Fact, Why
 from pdctl.model.engine import EngineMetrics, Gauge, LoadRow
 from pdctl.model.finding import Confidence, Finding, RuledOut, Unchecked
 from pdctl.model.rank import Rank
@@ -370,3 +370,13 @@ def test_a_stay_that_a_timeout_ended_says_nothing_of_turnover() -> None:
     (found,) = pins(scene, router=True)
     assert found.since is not None
     assert (found.since - scene.window().start).total_seconds() >= 20
+
+
+def test_0515_requests_owed_behind_a_decode_that_does_not_turn_are_not_called_pinned() -> None:
+    scene = Scene("0.5.15")
+    for t in times(60):
+        page(scene, t, P, {FORWARD: 100, SENT: 100}, http=2, requests=100, realtime_tokens=9)
+        page(scene, t, D, {"decode_prepare": 100, "decode_bootstrap": 100, "decode_transferred": 100}, http=2)
+    scene.miss(40.0, D, Fact.SERVER_INFO, Why.READ_TIMEOUT)
+    scene.miss(50.0, D, Fact.HEALTH, Why.READ_TIMEOUT)
+    assert pins(scene) == []
