@@ -39,7 +39,6 @@ from pdctl.watch import Keeper, Look, keeping, plan_of, with_local
 
 AFTER = 2  # rounds of asking once the requests are over
 AFTER_TROUBLE = 6.0  # seconds: a router counts a client that left for up to 5 s
-BEFORE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +182,11 @@ class _Run:
         return Probed(window, made, self.stopped, interrupted, cut, skipped, self.keeper.path, self.keeper.notes)
 
     def _look(self, window: Window) -> bool:
-        """After each round of asking: begins, watches how the cluster bears it, and tells when enough was seen."""
+        """After each round of asking: begins (with the second, so that there is a before), watches how the cluster
+        bears it, and tells when enough was seen."""
         self._take()
         if not self.trials.has_begun:
-            if window.samples() >= BEFORE:
-                self.trials.start()
+            self.trials.start()
             return False
         if self.trials.error is not None:
             return True

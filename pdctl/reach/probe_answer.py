@@ -11,6 +11,7 @@ from pdctl.model.answer import Why
 from pdctl.model.probe import Attempt, Told
 from pdctl.reach.generation import Said, read_whole, told_error
 from pdctl.reach.probe_exchange import Heard
+from pdctl.reach.url import shown
 
 LEFT = "left on purpose"
 LETTERS = "bcdfghjkmnpqrstvwxz23456789"
@@ -50,9 +51,11 @@ class Nonces:
 
 def explained(attempt: Attempt, heard: Heard) -> Attempt:
     """The attempt with what an error answer says of itself."""
-    if attempt.error is None and attempt.status is not None and attempt.status >= 300:
-        return replace(attempt, detail=told_error(bytes(heard.body)) or attempt.detail)
-    return attempt
+    if attempt.error is not None or attempt.status is None or attempt.status < 300:
+        return attempt
+    if attempt.status < 400 and heard.location is not None:
+        return replace(attempt, detail=f"redirects to {shown(heard.location)}")
+    return replace(attempt, detail=told_error(bytes(heard.body)) or attempt.detail)
 
 
 def judged(

@@ -16,7 +16,8 @@ from pdctl.reach.generation import Stream
 from pdctl.reach.probe_wire import CalledOff, Wire
 
 WHOLE = 3.0  # times the silence that counts as a hang: an answer that still trickles then is given up
-CAP = 16 * 1024 * 1024  # bytes of an answer
+CAP = 2 * 1024 * 1024  # bytes of an answer
+KEPT = 64 * 1024  # bytes of a stream that are kept beside what its events say
 LOST = (Why.READ_TIMEOUT, Why.CONNECT_TIMEOUT)
 
 
@@ -45,6 +46,7 @@ class Heard:
     why: Why | None = None
     detail: str | None = None
     left: bool = False
+    location: str | None = None
 
     @property
     def first_byte_s(self) -> float | None:
@@ -78,6 +80,7 @@ def exchange(wire: Wire, sent: Sent, clock: Clock, hang_after: float) -> Heard:
         until = heard.begun + hang_after if leaves is None else leaves
         response = wire.ask(sent.method, sent.target, list(sent.headers), sent.content, until)
         heard.status, heard.first_byte = response.status, clock.now()
+        heard.location = next((v.decode("latin-1") for k, v in response.headers if k.lower() == b"location"), None)
         with closing(response):
             _receive(wire, response, heard, clock, hang_after, leaves)
     except CalledOff:
@@ -96,12 +99,15 @@ def _receive(
 ) -> None:
     whole = heard.begun + WHOLE * hang_after
     wire.until(min(clock.now() + hang_after, whole) if leaves is None else leaves)
+    size = 0
     for chunk in response.iter_stream():
         now = clock.now()
-        heard.body += chunk
+        size += len(chunk)
+        if heard.events is None or size <= KEPT:
+            heard.body += chunk
         if heard.events is not None:
             heard.events.feed(chunk, now)
-        if len(heard.body) > CAP:
+        if size > CAP:
             heard.why, heard.detail = Why.TOO_LARGE, f"answer is larger than {CAP} bytes"
             return
         if leaves is not None and (now >= leaves or (heard.events is not None and heard.events.pieces)):

@@ -174,4 +174,7 @@ class Wires:
 
 
 def _place(address: object) -> str | None:
-    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) and len(address) >= 2 else None
+    if not isinstance(address, tuple) or len(address) < 2:
+        return None
+    host = f"[{address[0]}]" if ":" in str(address[0]) else address[0]
+    return f"{host}:{address[1]}"

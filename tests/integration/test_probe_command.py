@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 from certificates import made_tls
 from faulty import Faulty, Manners
-from nasty import free_port
+from loopback_sshd import Sshd
+from nasty import Nasty, Peer, free_port
 from nginx import MISSING, NGINX, nginx
 
 from pdctl.cli import main
 from pdctl.demo.run import Demo, started
 from pdctl.inventory.write import render_cluster
-from pdctl.model.cluster import Instance, Role
+from pdctl.model.cluster import Host, Instance, Role
 
 QUICK = ("--no-record", "--hang-after", "3")
 
@@ -260,6 +261,43 @@ def test_a_breaker_that_a_request_tried_out(probe: Run) -> None:
     assert names(report) in ([], [("router-circuit-open", "router-0")])
     if not names(report):
         assert "was open when the probe began" in report["probe"]["remarks"][0]
+
+
+def test_a_cluster_that_listens_on_its_host_alone(probe: Run, demo: Demo, sshd: Sshd, tmp_path: Path) -> None:
+    home = Path(os.environ["HOME"]) / ".ssh"
+    home.mkdir(mode=0o700)
+    (home / "config").write_text(sshd.config())
+    there = tuple(replace(instance, host="there") for instance in demo.cluster.instances)
+    path = tmp_path / "there.toml"
+    path.write_text(render_cluster(replace(demo.cluster, instances=there, hosts=(Host("there", sshd.spec),))))
+    report = probe("-c", path, "router-0", "decode-0", *QUICK)
+    assert (probe.status, names(report)) == (0, [])
+    attempts = report["probe"]["attempts"]
+    assert {(a["to"], a["status"]) for a in attempts} == {("router-0", 200), ("decode-0", 200)}
+    assert all("local" not in a for a in attempts), "its end of the connection is the host's"
+    assert {s["through_host"] for step in report["probe"]["plan"]["steps"] for s in step} == {"there"}
+
+
+def test_a_proxy_alone(probe: Run) -> None:
+    with Faulty() as server:
+        report = probe("--proxy", server.url, *QUICK)
+        assert (probe.status, report["status"]) == (0, "ok")
+        assert [a["via"] for a in report["probe"]["attempts"]] == ["proxy"] * 3
+        probe("--proxy", server.url, *QUICK, json_too=False)
+    assert "OK  command line: nothing wrong seen" in probe.out
+    assert "health at proxy-0: clients ask a proxy for none" in probe.out
+
+
+def test_a_redirect_is_told_and_not_followed(probe: Run) -> None:
+    with Nasty(moved) as server:
+        report = probe("--proxy", server.url("").rstrip("/"), "--kind", "one", *QUICK)
+    assert "redirects to https://llm.example/" in json.dumps(report["findings"][0]["evidence"])
+    assert probe.status == 3
+
+
+def moved(peer: Peer) -> bool:
+    peer.reply(b"", "Location: https://llm.example/v1", status="301 Moved Permanently")
+    return False
 
 
 # --- recordings, saved probes -----------------------------------------------------------------------------------------
