@@ -16,7 +16,7 @@ from typing import Any
 
 from pdctl.model.answer import Fact, Missed, Observation, Seen
 from pdctl.model.cluster import Cluster
-from pdctl.model.packed import BAD, FACT, KIND, MISSED, SUBJECT, pack, shape, unpack
+from pdctl.model.packed import BAD, FACT, KIND, MISSED, SUBJECT, kinds_of, pack, shape, unpack
 from pdctl.model.window import Window
 from pdctl.reach.clock import Clock
 from pdctl.reach.state import own_folder, read_own, replace_whole, since_boot, state_folder, sweep
@@ -112,10 +112,11 @@ class _Forgotten(Exception):
 
 def _recalled(data: bytes, now: Instant, keep_s: float) -> Memory:
     head, _, body = data.partition(b"\n")
-    if head != _head(body):
-        said = json.loads(head)
-        other = (said["pdctl-memory"], said["shape"]) != (FORMAT, _shape())
-        raise _Forgotten("its file is of another version of pdctl" if other else DAMAGED)
+    said = json.loads(head)
+    if said["pdctl-memory"] != FORMAT or said["shape"] != _shape(said["kinds"]):
+        raise _Forgotten("its file is of another version of pdctl")
+    if said["digest"] != _digest(body):
+        raise _Forgotten(DAMAGED)
     value = json.loads(body)
     saved = Instant(*value["saved"])
     if not saved.fits(now):
@@ -213,7 +214,10 @@ def keep(path: Path, memory: Memory, now: Instant) -> None:
     while len(body) > MOST_BYTES and memory.runs:
         memory = replace(memory, runs=memory.runs[1:])
         body = _body(memory, now)
-    replace_whole(path, _head(body) + b"\n" + body)
+    head = {"pdctl-memory": FORMAT, "digest": _digest(body)}
+    kinds = kinds_of(row for run in memory.runs for row in run.rows)
+    head |= {"kinds": kinds, "shape": _shape(kinds)}
+    replace_whole(path, json.dumps(head).encode() + b"\n" + body)
     sweep(path.parent, "*.memory", FILES)
 
 
@@ -228,13 +232,12 @@ def _body(memory: Memory, now: Instant) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _head(body: bytes) -> bytes:
-    digest = blake2b(body, digest_size=12).hexdigest()
-    return json.dumps({"pdctl-memory": FORMAT, "shape": _shape(), "digest": digest}).encode()
+def _digest(body: bytes) -> str:
+    return blake2b(body, digest_size=12).hexdigest()
 
 
-def _shape() -> str:
-    return blake2b(shape().encode(), digest_size=6).hexdigest()
+def _shape(kinds: Iterable[str]) -> str:
+    return blake2b(shape(kinds).encode(), digest_size=6).hexdigest()
 
 
 def epoch(seconds: float | None) -> datetime | None:

@@ -6,7 +6,7 @@ shape of what it is given (its keeper checks a digest), and raises one of ``BAD`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -21,6 +21,7 @@ from pdctl.model.secrets import is_masked
 BAD = (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
 MISSED = "missed"
 SUBJECT, FACT, KIND = 0, 1, 7  # places in a row
+SOCKETS = "Sockets"
 RANKED = "by rank"  # no gauge and no stage is called that
 
 
@@ -43,8 +44,7 @@ def pack(seen: Observation[Any]) -> list[Any] | None:
     head = [seen.subject, seen.fact.value, seen.t, seen.at.timestamp(), seen.took, seen.ask, seen.status]
     if isinstance(seen.got, Missed):
         return [*head, MISSED, [seen.got.why.value, seen.got.detail]]
-    packers = _packers()
-    packer = packers.get(type(seen.got.value).__name__)
+    packer = _packer(type(seen.got.value).__name__)
     if packer is None:
         return None
     return [*head, packer.kind.__name__, _packed(packer, seen.got.value)]
@@ -54,14 +54,27 @@ def unpack(row: list[Any]) -> Observation[Any]:
     """The observation of a row. Raises one of ``BAD`` for a row that ``pack`` did not make."""
     subject, fact, t, at, took, ask, status, kind, value = row
     got: Seen[Any] | Missed
-    got = Missed(Why(value[0]), str(value[1])) if kind == MISSED else Seen(_unpacked(_packers()[kind], value))
+    got = Missed(Why(value[0]), str(value[1])) if kind == MISSED else Seen(_unpacked(_known(kind), value))
     when = datetime.fromtimestamp(at, UTC)
     return Observation(str(subject), Fact(fact), float(t), when, float(took), str(ask), got, status)
 
 
-def shape() -> str:
-    """What packed values look like: other fields, another shape, and what was packed is not to be unpacked."""
-    return ";".join(f"{name}:{','.join(packer.fields)}" for name, packer in sorted(_packers().items()))
+def kinds_of(rows: Iterable[list[Any]]) -> list[str]:
+    """The kinds of values that rows hold."""
+    return sorted({row[KIND] for row in rows} - {MISSED})
+
+
+def shape(kinds: Iterable[str]) -> str:
+    """What packed values of these kinds look like: other fields, another shape, and what was packed is not to be
+    unpacked. Raises KeyError for a kind there is not."""
+    return ";".join(f"{kind}:{','.join(_known(kind).fields)}" for kind in kinds)
+
+
+def _known(kind: str) -> Packer:
+    packer = _packer(kind)
+    if packer is None:
+        raise KeyError(kind)
+    return packer
 
 
 def _packed(packer: Packer, value: object) -> list[Any]:
@@ -98,18 +111,26 @@ def _unpacked(packer: Packer, values: list[Any]) -> Any:
 
 
 @cache
-def _packers() -> dict[str, Packer]:
+def _packer(kind: str) -> Packer | None:
+    """How values of a kind are packed. What hosts say is imported when there is some of it."""
+    if kind == EngineMetrics.__name__:
+        return Packer(EngineMetrics, {"values": (_ranked, _unranked)})
+    if kind == Loads.__name__:
+        return Packer(Loads, {"rows": _rows_of(LoadRow)})
+    if kind == ServerInfo.__name__:
+        special = {"args": (_unmasked, dict), "env": (_unmasked, dict), "internal": (_nothing, tuple)}
+        return Packer(ServerInfo, special)
+    if kind == RouterMetrics.__name__:
+        return Packer(RouterMetrics, {"ages": _rows_of(AgeBucket)})
+    if kind == Workers.__name__:
+        return Packer(Workers, {"rows": _rows_of(Worker)})
+    return _sockets() if kind == SOCKETS else None
+
+
+def _sockets() -> Packer:
     from pdctl.model.host import SocketRow, Sockets
 
-    kinds = (
-        Packer(EngineMetrics, {"values": (_ranked, _unranked)}),
-        Packer(Loads, {"rows": _rows_of(LoadRow)}),
-        Packer(ServerInfo, {"args": (_unmasked, dict), "env": (_unmasked, dict), "internal": (_nothing, tuple)}),
-        Packer(RouterMetrics, {"ages": _rows_of(AgeBucket)}),
-        Packer(Workers, {"rows": _rows_of(Worker)}),
-        Packer(Sockets, {"rows": _rows_of(SocketRow)}),
-    )
-    return {packer.kind.__name__: packer for packer in kinds}
+    return Packer(Sockets, {"rows": _rows_of(SocketRow)})
 
 
 def _rows_of(kind: type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:

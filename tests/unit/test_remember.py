@@ -182,7 +182,7 @@ def test_a_damaged_file_is_forgotten_and_said(spoil: Any, tmp_path: Path) -> Non
 
 def test_one_of_another_version_is_forgotten_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path)
-    monkeypatch.setattr(remember, "shape", lambda: "another")
+    monkeypatch.setattr(remember, "shape", lambda kinds: "another")
     assert recall(path, at(60)).forgot == "its file is of another version of pdctl"
 
 

@@ -12,7 +12,7 @@ import pytest
 from pdctl.model.answer import Fact, Missed, Observation, Seen, Why
 from pdctl.model.engine import EngineMetrics, Gauge, LoadRow, Loads, ServerInfo
 from pdctl.model.host import Processes, SocketRow, Sockets
-from pdctl.model.packed import BAD, pack, shape, unpack
+from pdctl.model.packed import BAD, kinds_of, pack, shape, unpack
 from pdctl.model.rank import WHOLE, Rank
 from pdctl.model.router import AgeBucket, RouterMetrics, Worker, Workers
 from pdctl.model.secrets import digest
@@ -108,7 +108,14 @@ def test_anything_else_is_refused(row: Any) -> None:
 
 
 def test_the_shape_names_every_field() -> None:
-    assert "LoadRow" not in shape() and "EngineMetrics:values," in shape() and "Sockets:rows," in shape()
+    assert shape(["Loads", "Sockets"]) == "Loads:rows,version,answered;Sockets:rows,listeners,connections,owners"
+    with pytest.raises(KeyError):
+        shape(["Popen"])
+
+
+def test_kinds_are_those_of_values_not_of_misses() -> None:
+    rows = [pack(observed(value)) for value in (PAGE, PAGE, LOADS, Missed(Why.RESET))]
+    assert kinds_of([row for row in rows if row]) == ["EngineMetrics", "Loads"]
 
 
 def test_times_survive_to_the_microsecond() -> None:
