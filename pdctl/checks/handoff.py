@@ -69,6 +69,18 @@ def counted(engine: EngineView, queue: Gauge, dp: int | None, since: float = 0.0
     return tuple(Count(page.t, max(0.0, value - drift), page) for page, value in told if value is not None)
 
 
+def undrifted(engine: EngineView, queue: Gauge, dp: int | None, since: float = 0.0) -> tuple[Count, ...]:
+    """As ``counted``, where the front end bears it out on every page: it owes at least as many answers as stand in the
+    queue, one probe aside (0.5.10 and later count a request to the end of its body); () where it does not."""
+    if not engine.traits.http_active_streams:
+        return ()
+    whole = counted(engine, queue, None)
+    owed = {page.t: page.value.http_active for page in engine.pages}
+    if not whole or any((owed[c.t] is None) or c.value > (owed[c.t] or 0.0) + 1.0 for c in whole):
+        return ()
+    return counted(engine, queue, dp, since)
+
+
 def length(engine: EngineView, page: EngineMetrics, queue: Gauge, dp: int | None) -> float | None:
     """Entered less left on one page: of a rank, or summed over the data-parallel ranks. Of several tensor or pipeline
     ranks that report for themselves the least: a request that is stuck is so on each."""

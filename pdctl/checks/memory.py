@@ -7,6 +7,7 @@ threshold on usage.
 
 from __future__ import annotations
 
+from pdctl.checks.handoff import STEPS, undrifted
 from pdctl.checks.view import Count, EngineView
 from pdctl.model.engine import Gauge
 from pdctl.model.events import Kind
@@ -34,8 +35,9 @@ def usage(view: EngineView) -> tuple[float, Count] | None:
 
 
 def queue_readings(view: EngineView, queue: Gauge, dp: int | None, since: float = 0.0) -> tuple[Readings, bool]:
-    """The best readings of a queue and whether they are live."""
-    live = view.live(queue, dp, since)
+    """The best readings of a queue and whether they are of their instant: live counts, or stage counters that the front
+    end bears out; else the gauge."""
+    live = view.live(queue, dp, since) or (undrifted(view, queue, dp, since) if queue in STEPS else ())
     return (live, True) if live else (view.gauge(queue, dp, since), False)
 
 

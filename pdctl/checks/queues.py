@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pdctl.checks.base import Check, Verdict, found, saw
+from pdctl.checks.handoff import STEPS, undrifted
 from pdctl.checks.memory import FREE_BELOW, FULL_FROM, queue_readings, starved, token_signs, usage
 from pdctl.checks.plateau import floor_of, mean_of, plateau, series_text
 from pdctl.checks.view import ClusterView, Count, EngineView, view_of
@@ -31,7 +32,7 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
 
 def judge_decode(view: ClusterView, decode: EngineView) -> Iterator[Verdict]:
     """At most one of starved, wedged and slots stuck: they exclude one another."""
-    stuck = tuple(judge_slots(decode))
+    stuck = tuple(judge_slots(view, decode))
     if stuck:
         yield from stuck
         return
@@ -123,7 +124,7 @@ def judge_prealloc(decode: EngineView) -> Iterator[Verdict]:
     )
 
 
-def judge_slots(decode: EngineView) -> Iterator[Verdict]:
+def judge_slots(view: ClusterView, decode: EngineView) -> Iterator[Verdict]:
     """transfer-stuck when many transfer slots of every rank stand still while memory is free."""
     per_rank = [queue_readings(decode, Gauge.TRANSFER, dp) for dp in decode.dps]
     if not per_rank or any(len(r) < GROWTH_READINGS or floor_of(r) < 1 for r, _ in per_rank):
@@ -144,6 +145,9 @@ def judge_slots(decode: EngineView) -> Iterator[Verdict]:
     used = usage(decode)
     if used is None or used[0] >= FREE_BELOW:
         return
+    if why := held_up_before(view, held, start):
+        yield Unchecked("transfer-stuck", decode.name, f"{held:g} transfer slots stand, {why}")
+        return
     first = flats[0]
     assert first is not None
     evidence = [
@@ -163,6 +167,20 @@ def judge_slots(decode: EngineView) -> Iterator[Verdict]:
         ),
         next=(f"pdctl logs {decode.name} --failures", f"pdctl stacks {decode.name}", "pdctl explain transfer-stuck"),
     )
+
+
+def held_up_before(view: ClusterView, held: float, since: float) -> str | None:
+    """Why transfers stand that have not begun: a room is in decode's transfer queue from its handshake on, while the
+    request still waits in prefill for its forward pass."""
+    for prefill in view.prefills:
+        waiting = sum(
+            r[-1].value for q in (Gauge.QUEUE, Gauge.BOOTSTRAP) if (r := total_readings(prefill, q, since)[0])
+        )
+        if waiting >= held / 2:
+            return f"as {waiting:g} requests still wait in {prefill.name} before their forward pass"
+        if prefill.pages and prefill.traits.known and prefill.alive(since) is None:
+            return f"and nothing shows that the scheduler of {prefill.name} turns"
+    return None
 
 
 def names(engine: EngineView) -> list[str]:
@@ -224,7 +242,7 @@ def head_finding(
 
 def total_readings(engine: EngineView, queue: Gauge, since: float = 0.0) -> tuple[tuple[Count, ...], bool]:
     """The whole engine's readings of a queue and whether they are live."""
-    live = engine.live_total(queue, since)
+    live = engine.live_total(queue, since) or (undrifted(engine, queue, None, since) if queue in STEPS else ())
     if live:
         return live, True
     rows = [Count(p.t, v, p) for p in engine.pages if (v := p.value.total(queue)) is not None and p.t >= since]

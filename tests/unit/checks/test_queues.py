@@ -135,3 +135,23 @@ def test_what_stands_rotates_or_has_ended_is_not_draining(counts: list[int]) -> 
     for i, n in enumerate(counts):
         scene.loads(2.0 * i, P, running=0, waiting=0, bootstrap=0, inflight=n)
     assert drains(scene) == []
+
+
+def test_slots_that_wait_for_a_blocked_prefill_are_not_leaked() -> None:
+    scene = Scene("0.5.23")
+    for t in times(60):
+        scene.page(t, P, requests=100, prompt_tokens=5000, scheduler_cpu_seconds=t, idle_seconds=0.0)
+        scene.loads(t, P, running=0, waiting=60, bootstrap=0, inflight=0)
+        scene.page(t, D, requests=100, generation_tokens=9000, token_usage=0.04)
+        scene.loads(t, D, token_usage=0.04, running=0, waiting=0, prealloc=0, transfer=60)
+    assert names(scene) == ["queue-head-blocked"]
+
+
+def test_slots_that_a_working_prefill_has_nothing_to_do_with_are_stuck() -> None:
+    scene = Scene("0.5.23")
+    for t in times(60):
+        scene.page(t, P, requests=100, prompt_tokens=5000, scheduler_cpu_seconds=t, idle_seconds=0.0)
+        scene.loads(t, P, running=0, waiting=0, bootstrap=0, inflight=0)
+        scene.page(t, D, requests=100, generation_tokens=9000, token_usage=0.04)
+        scene.loads(t, D, token_usage=0.04, running=0, waiting=0, prealloc=0, transfer=60)
+    assert names(scene) == ["transfer-stuck"]
