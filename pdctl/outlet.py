@@ -21,13 +21,17 @@ REPORT_IT = "This is a fault of pdctl, not of the cluster. Run it again with --d
 
 
 def write(text: str) -> bool:
-    """Writes to stdout at once. False when the reader went away (``| head``): that ends the writing, not the run."""
+    """Writes to stdout at once. False when the reader went away (``| head``): that ends the writing, not the run.
+    Raises PdctlError where it cannot be written for another reason (a full disk)."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         abandon_stdout()
         return False
+    except OSError as error:
+        abandon_stdout()
+        raise PdctlError(f"the output cannot be written: {error.strerror}") from None
     return True
 
 

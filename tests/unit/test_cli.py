@@ -227,6 +227,23 @@ def test_output_that_cannot_be_written_is_never_taken_for_success(words: str) ->
     assert "No space left" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_under_a_report_is_no_fault_of_pdctl(unbuffered: str) -> None:
+    """Python that does not buffer (as in containers) fails in the writing itself and not in the flush."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PDCTL, "findings"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert done.returncode == 70
+    assert done.stderr == "pdctl: the output cannot be written: No space left on device\n"
+
+
 def test_a_terminal_without_the_characters_is_no_reason_to_fail() -> None:
     done = run("explain", "größe", PYTHONIOENCODING="ascii")
     assert done.returncode == 64 and "gr\\xf6\\xdfe" in done.stderr
