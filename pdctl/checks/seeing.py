@@ -34,6 +34,9 @@ ADVICE = {
 
 def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
     """Each instance whose metrics were asked for and not readable at the end of the window."""
+    if not window.observations:
+        yield nothing_finding(window, cluster)
+        return
     for instance in cluster.instances:
         if instance.role == Role.PROXY:
             continue
@@ -45,6 +48,19 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
         elif unreadable(rows):
             yield unreadable_finding(instance, rows)
     yield from unread_loads(window, cluster)
+
+
+def nothing_finding(window: Window, cluster: Cluster) -> Verdict:
+    """A window without a single answer: an empty recording, or a look that ended before it began."""
+    return found(
+        "endpoint-unreadable",
+        cluster.name,
+        "nothing was measured, so nothing is known: this window holds no answer of anybody",
+        confidence=Confidence.CERTAIN,
+        evidence=(Evidence("no answer", window.end),),
+        limits=("nothing is concluded about the cluster from this",),
+        next=("pdctl triage", "pdctl explain endpoint-unreadable"),
+    )
 
 
 def never_asked(window: Window, instance: Instance) -> Iterator[Verdict]:

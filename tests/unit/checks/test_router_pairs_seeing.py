@@ -18,6 +18,7 @@ from pdctl.model.cluster import Cluster
 from pdctl.model.events import Event, Kind
 from pdctl.model.finding import Confidence, Finding, Status, Unchecked
 from pdctl.model.host import Environ
+from pdctl.model.window import Window
 from tests.unit.checks.scene import START, D, P, R, Scene, pair, times
 
 
@@ -272,6 +273,13 @@ def test_an_engine_of_which_a_cut_off_recording_holds_nothing_is_not_taken_for_w
     report = judge_all(scene.window(), pair(router=True))
     assert [(f.name, f.subject) for f in report.findings] == [("endpoint-unreadable", P)]
     assert report.status == Status.UNKNOWN
+
+
+def test_a_recording_without_an_answer_is_not_taken_for_well() -> None:
+    for cluster in (pair(), Cluster("empty", ())):
+        report = judge_all(Window(START, START, ()), cluster)
+        assert [(f.name, f.subject) for f in report.findings] == [("endpoint-unreadable", cluster.name)]
+        assert report.status == Status.UNKNOWN
 
 
 def test_engines_whose_metrics_nobody_asked_for_are_not_blamed() -> None:
