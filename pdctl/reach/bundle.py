@@ -69,7 +69,7 @@ def unpacked(bundle: Path) -> Unpacked:
         _read(bundle, taken)
         root = _root_of(made.folder)
         if root is None:
-            raise CaptureError(f"{bundle}: is no capture: it has no index.jsonl", "\n".join(taken.notes))
+            raise CaptureError(f"{bundle} is no capture: it has no index.jsonl", "\n".join(taken.notes))
     except BaseException:
         made.remove()
         raise
@@ -152,7 +152,7 @@ def _judge_damage(bundle: Path, error: Exception, taken: _Taking) -> None:
     if not taken.members:
         words = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise CaptureError(
-            f"{bundle}: is no capture: {words}", "A capture is a directory, or a .tar.gz or .tar.zst of one."
+            f"{bundle} is no capture: {words}", "A capture is a directory, or a .tar.gz or .tar.zst of one."
         ) from None
     taken.broken = type(error).__name__
 

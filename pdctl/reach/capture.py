@@ -162,7 +162,7 @@ def open_capture(path: Path | str) -> Capture:
 def _opened(root: Path, source: str, bundle: Unpacked | None = None) -> Capture:
     for name in ("index.jsonl", "cluster.toml"):
         if not (root / name).is_file():
-            raise CaptureError(f"{source}: is no capture: it has no {name}", "pdctl ... --record DIR makes one.")
+            raise CaptureError(f"{source} is no capture: it has no {name}", "pdctl ... --record DIR makes one.")
     return Capture(root, source, bundle)
 
 
