@@ -205,9 +205,9 @@ class _Check:
     def _log_asks(self) -> tuple[Ask, ...]:
         if not self.order.chosen.has("logs"):
             return ()
-        from pdctl.watch import log_ask
+        from pdctl.watch import has_log, log_ask
 
-        return tuple(log_ask(i, self.cluster) for i in self.cluster.instances if i.log)
+        return tuple(log_ask(i, self.cluster) for i in self.cluster.instances if has_log(i, self.cluster))
 
     def _start_of(self, gatherer: Gatherer) -> Instant:
         started = gatherer.start()

@@ -107,7 +107,7 @@ def plan_of(cluster: Cluster, look: Look) -> SamplePlan:
         facts={Role.PREFILL: ENGINE_EACH, Role.DECODE: ENGINE_EACH, Role.ROUTER: (Fact.METRICS,)},
         first={Role.PREFILL: ENGINE_ONCE, Role.DECODE: ENGINE_ONCE, Role.ROUTER: (Fact.WORKERS,)},
         last={Role.PREFILL: ENGINE_ONCE, Role.DECODE: ENGINE_ONCE},
-        last_asks=tuple(log_ask(i, cluster) for i in cluster.instances if i.log),
+        last_asks=tuple(log_ask(i, cluster) for i in cluster.instances if has_log(i, cluster)),
         via={i.name: i.host for i in cluster.instances if i.host in remote and i.host},
         timeout_s=look.timeout_s,
         deadline_s=look.deadline_s,
@@ -115,11 +115,22 @@ def plan_of(cluster: Cluster, look: Look) -> SamplePlan:
 
 
 def log_ask(instance: Instance, cluster: Cluster) -> CommandAsk:
-    """The end of an instance's log file, on its host or here."""
-    host = next((h for h in cluster.hosts if h.name == instance.host), None)
-    argv = ("tail", "-c", str(LOG_BYTES), "--", instance.log or "")
-    become = host is not None and host.become is not None
-    return CommandAsk(instance.name, Fact.LOG, host.name if host else LOCAL, argv, cap=2 * LOG_BYTES, become=become)
+    """The end of an instance's log, on its host or here: its file, else its unit's journal."""
+    from pdctl.facts import asks_host
+    from pdctl.model.cluster import Host
+
+    host = next((h for h in cluster.hosts if h.name == instance.host), None) or Host(LOCAL)
+    if not instance.log:
+        return asks_host.log_ask(instance, host)
+    argv = ("tail", "-c", str(LOG_BYTES), "--", instance.log)
+    return CommandAsk(
+        instance.name, Fact.LOG, host.name, argv, cap=2 * LOG_BYTES, become=host.become is not None
+    )  # fmt: skip
+
+
+def has_log(instance: Instance, cluster: Cluster) -> bool:
+    """Whether there is a log to ask for: a file, or the journal of a unit on a host that is named."""
+    return bool(instance.log) or bool(instance.unit and any(h.name == instance.host for h in cluster.hosts))
 
 
 def with_local(cluster: Cluster) -> Cluster:

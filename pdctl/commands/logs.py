@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,9 +18,11 @@ from pdctl.commands.common import (
     InstanceArg,
     PrefillOpt,
     RouterOpt,
+    Target,
     target,
 )
 from pdctl.errors import UsageError
+from pdctl.exits import OF_STATUS
 from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.model.events import Kind
 from pdctl.model.log_filter import Moment, Wanted, read_kinds, read_moment, read_rank
@@ -28,8 +30,8 @@ from pdctl.model.rank import WHOLE, Rank
 
 if TYPE_CHECKING:
     from pdctl.logbook.entries import Entry
+    from pdctl.logbook.remote import LogHosts
     from pdctl.logbook.sources import Source
-    from pdctl.reach.capture import Capture
 
 SCHEMA = "pdctl.logs/1"
 NEWEST = 200
@@ -82,7 +84,7 @@ RoomOpt = Annotated[str | None, typer.Option("--room", metavar="ROOM", help="Onl
 FailuresOpt = Annotated[bool, typer.Option("--failures", help="Failed requests: by room, not by line.")]
 SlowOpt = Annotated[int, typer.Option("--slow", metavar="N", min=0, help="The N requests that took longest.")]
 LatencyOpt = Annotated[bool, typer.Option("--latency", help="Percentiles of the router's completed requests.")]
-FollowOpt = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what local files grow by.")]
+FollowOpt = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, over all hosts.")]
 LimitOpt = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="The newest N at most; 0 for all.")]
 FormOpt = Annotated[Form, typer.Option("--output", "-o", help="The form of the output.")]
 
@@ -113,29 +115,36 @@ def logs(
 ) -> None:
     """Show events of engine and router logs on one time line, or sum them up.
 
-    Reads the `log` of each instance in the inventory, or the files given, or a recording's logs. Batch lines, failures,
+    Reads the `log` of each instance in the inventory, here or on its host over SSH, else the journal of its `unit`; or
+    the files given, or a recording's logs. Batch lines, failures,
     crashes, watchdogs, HTTP accesses, and the router's requests are told apart whatever the release's wording."""
     from pdctl.logbook.entries import wanted_of
 
     _check_views(failures, slow, latency, follow, form, capture)
     wanted = Wanted(_kinds(kinds), rank or WHOLE, grep, rid, room)
-    if files:
-        sources = _of_files(files, role, instances, follow)
-    else:
-        with target(config=config, prefill=prefill, decode=decode, router=router, capture=capture) as what:
-            sources = _of_cluster(what.cluster, what.capture, instances or (), follow)
-    each = [wanted_of(source, wanted, since, until) for source in sources]
-    page = _Page(sources, each, form, ascii_only)
-    if failures:
-        page.failures(limit)
-    elif slow:
-        page.slow(slow)
-    elif latency:
-        page.latency()
-    else:
-        page.events(limit)
-        if follow:
-            page.follow()
+    with ExitStack() as stack:
+        hosts = None
+        if files:
+            sources = _of_files(files, role, instances, follow)
+        else:
+            named = {"config": config, "prefill": prefill, "decode": decode, "router": router, "capture": capture}
+            what = stack.enter_context(target(**named))  # type: ignore[arg-type]
+            hosts = None if what.capture is not None else _hosts_of(what.cluster, stack)
+            sources = _of_cluster(what, instances or (), follow, since, hosts)
+        each = [wanted_of(source, wanted, since, until) for source in sources]
+        page = _Page(sources, each, form, ascii_only, hosts)
+        if failures:
+            page.failures(limit)
+        elif slow:
+            page.slow(slow)
+        elif latency:
+            page.latency()
+        else:
+            page.events(limit)
+            if follow:
+                page.follow()
+        if hosts is not None and hosts.unknown:
+            raise typer.Exit(OF_STATUS["unknown"])
 
 
 def _check_views(failures: bool, slow: int, latency: bool, follow: bool, form: Form, capture: Path | None) -> None:
@@ -158,18 +167,34 @@ def _of_files(files: Sequence[Path], role: Role | None, names: Sequence[str] | N
     return of_files(files, role, SystemClock(), following=follow)
 
 
-def _of_cluster(cluster: Cluster, capture: Capture | None, names: Sequence[str], follow: bool) -> list[Source]:
+def _hosts_of(cluster: Cluster, stack: ExitStack) -> LogHosts:
+    from pdctl.logbook.remote import LogHosts
+    from pdctl.reach.clock import SystemClock
+
+    return stack.enter_context(LogHosts(cluster, SystemClock()))
+
+
+def _of_cluster(
+    what: Target, names: Sequence[str], follow: bool, since: Moment | None, hosts: LogHosts | None
+) -> list[Source]:
     from pdctl import outlet
     from pdctl.logbook.sources import of_capture, of_instances
     from pdctl.reach.clock import SystemClock
 
-    chosen = _chosen(cluster, names)
-    if capture is not None:
-        sources, notes = of_capture(capture.answers(), chosen), list[str]()
+    chosen = _chosen(what.cluster, names)
+    if what.capture is not None:
+        sources, notes = of_capture(what.capture.answers(), chosen), list[str]()
     else:
-        sources, notes = of_instances(cluster, chosen, SystemClock(), following=follow)
+        assert hosts is not None
+        away = [i for i in chosen if (i.host or i.unit) and not hosts.is_here(i)]
+        sources, notes = of_instances([i for i in chosen if i not in away], SystemClock(), following=follow)
+        sources += hosts.sources(away, since)
+        notes += [*hosts.notes, *(f"{name}: unknown: {why}" for name, why in hosts.unknown.items())]
+        hosts.notes.clear()
     for note in notes:
         outlet.say(f"pdctl: {note}")
+    if not sources and hosts is not None and hosts.unknown:
+        raise typer.Exit(OF_STATUS["unknown"])
     if not sources:
         raise UsageError("no log to read", NO_LOG)
     return sources
@@ -189,8 +214,12 @@ def _chosen(cluster: Cluster, names: Sequence[str]) -> list[Instance]:
 class _Page:
     """Writes what the logs hold, in the form asked for."""
 
-    def __init__(self, sources: list[Source], wanted: list[Wanted], form: Form, ascii_only: bool) -> None:
+    def __init__(
+        self, sources: list[Source], wanted: list[Wanted], form: Form, ascii_only: bool, hosts: LogHosts | None = None
+    ) -> None:
         from pdctl.render.look import look
+
+        self._hosts = hosts
 
         self._sources, self._wanted, self._form = sources, wanted, form
         self._look = look(ascii_only)
@@ -206,8 +235,22 @@ class _Page:
         from pdctl.logbook.entries import followed
         from pdctl.reach.clock import SystemClock
 
-        with closing(followed(self._sources, self._wanted, SystemClock())) as stream:
+        fresh_of = None
+        if self._hosts is not None and any(source.follow_by for source in self._sources):
+            self._hosts.follow(self._sources)
+            fresh_of = self._fresh
+        with closing(followed(self._sources, self._wanted, SystemClock(), fresh_of)) as stream:
             self._lines(self._event(entry) for entry in stream)
+
+    def _fresh(self) -> dict[str, list[bytes]] | None:
+        """What came from hosts; what there is to say about them is said at once."""
+        from pdctl import outlet
+
+        assert self._hosts is not None
+        lines = self._hosts.fresh()
+        while self._hosts.notes:
+            outlet.say(f"pdctl: {self._hosts.notes.pop(0)}")
+        return lines
 
     def failures(self, limit: int) -> None:
         from pdctl.logbook.sums import failures

@@ -97,7 +97,8 @@ def log_ask(instance: Instance, host: Host) -> CommandAsk:
     if instance.log:
         argv: tuple[str, ...] = ("tail", "-c", str(LOG_BYTES), "--", instance.log)
     else:
-        argv = ("journalctl", "--no-pager", "-o", "cat", "-n", str(LOG_LINES), "-u", instance.unit or "")
+        newest = ("-n", str(LOG_LINES), "-u", instance.unit or "")
+        argv = ("journalctl", "--no-pager", "-a", "-o", "short-iso-precise", *newest)
     return _of_instance(instance, host, Fact.LOG, argv, cap=4 * LOG_BYTES, become=True)
 
 

@@ -33,6 +33,7 @@ HEAD = 1 << 20  # bytes at the beginning in which a first date is looked for
 
 _PLAIN = Rule("", Kind.OTHER, lambda record: event(Kind.OTHER, record))
 _FIGURES = re.compile(r"#[a-z-]+-req: \d|throughput \(token/s\): ")
+_NO_JOURNAL = re.compile(r"not seeing messages from (?:other users and )?the system|insufficient permissions")
 _NO_ENTRIES = re.compile(rb"\s*(?:-- No entries --\s*)?\Z")
 
 RuleFor = Callable[[Record], "tuple[Rule, Record] | None"]
@@ -45,11 +46,22 @@ def read(answer: Answer, instance: Instance | None) -> Log:
     if body is None or (len(body) < 64 and _NO_ENTRIES.match(body)):
         if answer.status:  # a command's exit status: nothing came because it failed
             raise Unreadable(Why.OTHER, answer.detail or f"{answer.ask}: exit status {answer.status}")
+        if (denied := journal_denial(answer)) is not None:
+            raise Unreadable(Why.PERMISSION, denied)
         raise Unreadable(Why.EMPTY, "the log is empty")
     scanner = Scanner(role_of(instance), answer.at, body[:HEAD])
     log = _read_body(body, scanner)
     last = next((e.when for e in reversed(log.events) if e.when is not None and e.when.tzinfo is None), None)
     return replace(log, offset=offset_of(last, _mtime(answer), answer.at))
+
+
+def journal_denial(answer: Answer) -> str | None:
+    """Why journalctl shows nothing, or less than there is, to this user; None where it does not say so. It ends with
+    status 0 all the same (systemd 239 to 256)."""
+    said = answer.more.get("stderr")
+    if not isinstance(said, str) or not _NO_JOURNAL.search(said):
+        return None
+    return "this user is not shown the system's journal (be root, or in the group systemd-journal or adm)"
 
 
 def role_of(instance: Instance | None) -> Role | None:

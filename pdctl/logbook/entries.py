@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from heapq import merge
@@ -15,6 +15,8 @@ from pdctl.model.events import Event, in_utc
 from pdctl.model.log_filter import Moment, Wanted, in_clock
 from pdctl.reach import log_file
 from pdctl.reach.clock import Clock
+
+FreshOf = Callable[[], "dict[str, list[bytes]] | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def entries(source: Source, wanted: Wanted, lines: Iterable[bytes] | None = None
     for event in events_of(source.lines() if lines is None else lines, source.scanner):
         if event.when is not None:
             source.clock = _in_own_clock(event.when, source.offset)
-            source.order = max(source.order, source.clock - (source.offset or timedelta()))
+            source.order = max(source.order, source.clock - (source.offset or timedelta()) - source.ahead)
         if wanted.takes(event, source.clock):
             yield Entry(source.name, event, source.clock, source.order, _utc_of(event, source))
 
@@ -74,9 +76,23 @@ def newest(stream: Iterable[Entry], limit: int) -> tuple[list[Entry], int]:
     return list(kept), count - len(kept)
 
 
-def followed(sources: Sequence[Source], wanted: Sequence[Wanted], clock: Clock) -> Generator[Entry, None, None]:
-    """The wanted entries that come from now on. A log without a local file has none."""
-    growing = [(s, w) for s, w in zip(sources, wanted, strict=True) if s.path is not None]
+def followed(
+    sources: Sequence[Source], wanted: Sequence[Wanted], clock: Clock, fresh_of: FreshOf | None = None
+) -> Generator[Entry, None, None]:
+    """The wanted entries that come from now on, those of one look in order. ``fresh_of`` tells the lines that came from
+    hosts since it was last called, by the name of their source; it ends the looking when none will come any more
+    (None). Entries of several logs are held back for one look, for a slower host's to take their place among them."""
+    pairs = list(zip(sources, wanted, strict=True))
+    growing = [(s, w) for s, w in pairs if s.path is not None]
+    held: list[Entry] = []
     for looks in log_file.follow([(s.path, s.read_to) for s, _ in growing if s.path is not None], clock):
-        fresh = [list(entries(s, w, lines)) for (s, w), lines in zip(growing, looks, strict=True)]
-        yield from sorted(chain.from_iterable(fresh), key=lambda entry: entry.order)
+        came = [list(entries(s, w, lines)) for (s, w), lines in zip(growing, looks, strict=True)]
+        told = fresh_of() if fresh_of is not None else {}
+        came += [list(entries(s, w, told[s.name])) for s, w in pairs if told and s.name in told]
+        rows = sorted(chain(held, *came), key=lambda entry: entry.order)
+        last = max((e.order for e in held), default=datetime.min)
+        is_over = told is None and not growing
+        held = [e for e in rows if e.order > last] if len(sources) > 1 and not is_over else []
+        yield from rows[: len(rows) - len(held)]
+        if is_over:
+            return

@@ -11,7 +11,8 @@ from pathlib import Path
 from pdctl.facts.log import HEAD, Scanner, read_log_end
 from pdctl.facts.log_time import offset_of
 from pdctl.model.answer import Answer, Fact
-from pdctl.model.cluster import Cluster, Instance, Role
+from pdctl.model.ask import CommandAsk
+from pdctl.model.cluster import Instance, Role
 from pdctl.reach import log_file
 from pdctl.reach.clock import Clock
 
@@ -22,7 +23,8 @@ END = 256 * 1024  # bytes at a log's end that tell its clock
 class Source:
     """One instance's log, to be read once. ``now`` is the present of its own clock, ``last`` the time of its last line
     and ``offset`` how far that clock is ahead of UTC, where anything tells; ``read_to`` where to begin to follow a
-    file. ``clock`` and ``order`` are those of the last event read (see Entry)."""
+    file. ``ahead`` is how far its host's clock is ahead of this machine's, and ``follow_by`` what to ask the host to
+    follow it. ``clock`` and ``order`` are those of the last event read (see Entry)."""
 
     name: str
     role: Role | None
@@ -34,6 +36,8 @@ class Source:
     offset: timedelta | None
     path: Path | None = None
     read_to: int = 0
+    ahead: timedelta = timedelta()
+    follow_by: CommandAsk | None = None
     scanner: Scanner = field(init=False)
     clock: datetime | None = field(default=None, init=False)
     order: datetime = field(default=datetime.min, init=False)
@@ -47,7 +51,7 @@ def source_of_file(name: str, role: Role | None, path: Path, clock: Clock, *, fo
     UsageError where the file cannot be read."""
     mtime, wall = log_file.written(path), clock.wall()
     head, end = log_file.head_of(path, HEAD), log_file.tail_of(path, END)
-    now, last, offset = _clock_of(role, head, end, mtime, wall)
+    now, last, offset = clock_of(role, head, end, mtime, wall)
     size = log_file.complete_size(path) if following else None
     return Source(name, role, lambda: log_file.lines(path, size), head, mtime, now, last, offset, path, size or 0)
 
@@ -59,7 +63,7 @@ def source_of_answers(instance: Instance, answers: Sequence[Answer]) -> Source |
         return None
     body, asked, written = bodies[-1]
     mtime = datetime.fromisoformat(written) if isinstance(written, str) else None
-    now, last, offset = _clock_of(instance.role, body[:HEAD], body[-END:], mtime, asked)
+    now, last, offset = clock_of(instance.role, body[:HEAD], body[-END:], mtime, asked)
     texts = [b for b, _, _ in bodies]
     return Source(instance.name, instance.role, lambda: _fresh_lines(texts), texts[0][:HEAD], asked, now, last, offset)
 
@@ -76,7 +80,7 @@ def _fresh_lines(bodies: Sequence[bytes]) -> Iterator[bytes]:
         seen |= fresh
 
 
-def _clock_of(
+def clock_of(
     role: Role | None, head: bytes, end: bytes, mtime: datetime | None, asked: datetime
 ) -> tuple[datetime, datetime | None, timedelta | None]:
     """The log's own present and its clock's offset. Where nothing tells the offset, its last line is its present."""
@@ -107,12 +111,12 @@ def of_capture(answers: Iterable[Answer], chosen: Sequence[Instance]) -> list[So
 
 
 def of_instances(
-    cluster: Cluster, chosen: Sequence[Instance], clock: Clock, *, following: bool = False
+    chosen: Sequence[Instance], clock: Clock, *, following: bool = False
 ) -> tuple[list[Source], list[str]]:
     """The sources of instances whose log file is on this machine, and for each other one why it is none."""
     sources, notes = [], []
     for instance in chosen:
-        why = _why_not_here(cluster, instance)
+        why = _why_not_here(instance)
         if why is None and instance.log is not None:
             path = Path(instance.log).expanduser()
             sources.append(source_of_file(instance.name, instance.role, path, clock, following=following))
@@ -121,10 +125,7 @@ def of_instances(
     return sources, notes
 
 
-def _why_not_here(cluster: Cluster, instance: Instance) -> str | None:
-    host = next((h for h in cluster.hosts if h.name == instance.host), None)
+def _why_not_here(instance: Instance) -> str | None:
     if instance.log is None:
         return "the inventory names no log file of it"
-    if host is not None and host.ssh is not None:
-        return f"its log is on {host.name}; copy it here and give it with --file and --role {instance.role.value}"
     return None if Path(instance.log).expanduser().exists() else f"{instance.log} is not there"

@@ -45,7 +45,8 @@ class CommandReach(Protocol):
 
     def follow(self, ask: CommandAsk, sink: Sink, *, started: float, deadline: float) -> Answer:
         """As ``run``, but each piece of stdout goes to ``sink`` as it comes and none is kept. When ``sink`` raises
-        ``Stop`` the command is ended and the answer is a good one."""
+        ``Stop`` the command is ended and the answer is a good one. While nothing comes, ``sink`` is called with nothing
+        about twice a second, so that it can."""
 
     def close(self) -> None:
         """Ends every connection; a later command opens a new one."""
@@ -88,6 +89,11 @@ class Collector:
 
     def err(self, data: bytes) -> None:
         self._err += data
+
+    def idle(self) -> None:
+        """Asks a sink whether it wants more, while nothing comes."""
+        if self._sink is not None:
+            self.out(b"")
 
     @property
     def too_large(self) -> bool:

@@ -27,6 +27,7 @@ from pdctl.reach.command import (
 )
 
 PIECE = 256 * 1024
+GLANCE = 0.5  # seconds between questions to a sink whether it wants more
 PATIENCE = 0.5  # seconds a killed process is waited for; one in uninterruptible sleep does not end
 
 
@@ -73,7 +74,8 @@ class LocalReach:
                 left = until - self._clock.now()
                 if left <= 0:
                     return into.late(until - begun)
-                streams.pump(left)
+                streams.pump(min(left, GLANCE))
+                into.idle()
                 if into.too_large:
                     return into.over_cap()
                 if into.stopped:

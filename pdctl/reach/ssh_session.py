@@ -80,6 +80,7 @@ class Session:
             if not self._connection.is_alive:
                 return self._broken()
             self._read(channel)
+            self._into.idle()
             if self._into.too_large:
                 return self._into.over_cap()
             if self._into.stopped:

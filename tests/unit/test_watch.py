@@ -11,7 +11,7 @@ from pdctl.model.answer import Fact
 from pdctl.model.ask import CommandAsk, HttpAsk
 from pdctl.model.cluster import Cluster, Host, Instance, Role
 from pdctl.reach.capture import open_capture
-from pdctl.watch import KEPT, Look, default_record, plan_of, watch
+from pdctl.watch import KEPT, Look, default_record, has_log, log_ask, plan_of, watch
 
 CLUSTER = Cluster(
     "a/../b",
@@ -70,3 +70,17 @@ def test_a_look_at_dead_endpoints_ends_in_time_and_keeps_what_they_did_not_say(t
     assert {a.subject for a in answers} == {"decode-0", "router-0"}
     assert {str(a.error) for a in answers} == {"connect-refused"}
     assert len(looked.window.observations) == len(answers)
+
+
+def test_a_log_is_a_file_or_the_journal_of_a_unit_on_its_host() -> None:
+    hosts = (Host("gpu1", "root@gpu1", "sudo"),)
+    file = Instance("p", Role.PREFILL, host="gpu1", unit="p", log="/p.log")
+    unit = Instance("d", Role.DECODE, host="gpu1", unit="d.service")
+    nowhere = Instance("r", Role.ROUTER, unit="r.service")
+    cluster = Cluster("c", (file, unit, nowhere), hosts)
+    assert [has_log(i, cluster) for i in cluster.instances] == [True, True, False]
+    assert log_ask(file, cluster).argv[0] == "tail"
+    asked = log_ask(unit, cluster)
+    assert (asked.argv[0], asked.argv[-1], asked.host, asked.become) == ("journalctl", "d.service", "gpu1", True)
+    asks = {a.subject for a in plan_of(cluster, Look()).last_asks}
+    assert asks == {"p", "d"}

@@ -214,12 +214,12 @@ def test_wrong_usage(logs: Path, capsys: pytest.CaptureFixture[str], words: list
 
 
 def test_logs_that_are_elsewhere_are_named(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = Path("pdctl.toml").read_text() + '[[host]]\nname = "gpu-1"\nssh = "ops@gpu-1"\n'
+    text = Path("pdctl.toml").read_text() + '[[host]]\nname = "gpu-1"\nssh = "ops@127.0.0.1:1"\n'
     text = text.replace('role = "decode"', 'role = "decode"\nhost = "gpu-1"').replace("r.log", "gone.log")
     Path("pdctl.toml").write_text(text)
-    out, err = run(capsys, "--kind", "ready")
+    out, err = run(capsys, "--kind", "ready", status=3)
     assert "fired up" in out
-    assert "d: its log is on gpu-1; copy it here and give it with --file and --role decode" in err
+    assert "d: unknown: its log on gpu-1 could not be read: " in err
     assert "gone.log is not there" in err
 
 
