@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 from statistics import median
 
+from pdctl.checks.probe_courses import courses_of
 from pdctl.checks.router import OPEN, same_url
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster, Role
@@ -62,7 +63,7 @@ def matrix_of(window: Window, cluster: Cluster, left_out: Iterable[tuple[str, Tr
     rows.sort(key=lambda row: (_depth(row), row.via == "proxy"))
     trials = tuple(t for t in Trial if any(row.cells[t].fate is not Fate.NOT_RUN for row in rows))
     remarks = (*_remarks(rows, paths), *_tried_out(window, cluster, rows))
-    return Matrix(tuple(rows), trials, remarks)
+    return Matrix(tuple(rows), trials, remarks, tuple(courses_of(window, cluster)))
 
 
 def _depth(row: Row) -> int:

@@ -32,7 +32,7 @@ MOST = 200  # values a side that are used; more would only cost time
 Key = tuple[str, str, str]
 
 MEASURED: tuple[tuple[Measure, Callable[[Attempt], float | None]], ...] = (
-    (Measure.FIRST, lambda a: a.first_s),
+    (Measure.FIRST, lambda a: a.first_token_s),
     (Measure.BETWEEN, lambda a: a.between_s),
     (Measure.WHOLE, lambda a: a.took),
 )

@@ -157,10 +157,24 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Course:
+    """A count of an instance while the probe ran. ``live`` is False for the last report of a gauge."""
+
+    instance: str
+    name: str
+    readings: int
+    least: float
+    most: float
+    last: float
+    live: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Matrix:
     """Paths from the inside out: engines, routers, proxies. ``remarks`` are what the paths tell by difference that is
-    no fault by a name of its own."""
+    no fault by a name of its own, ``courses`` what the cluster counted meanwhile."""
 
     rows: tuple[Row, ...]
     trials: tuple[Trial, ...]
     remarks: tuple[str, ...] = ()
+    courses: tuple[Course, ...] = ()

@@ -32,7 +32,7 @@ class Measure(StrEnum):
     """What is compared."""
 
     FAILURES = "failures"
-    FIRST = "first token"  # the first byte where nothing was streamed
+    FIRST = "first token"  # of streams
     BETWEEN = "between tokens"
     WHOLE = "whole answer"
 

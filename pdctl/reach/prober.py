@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pdctl.reach.wire import Dial
 
 HANG_AFTER = 20.0  # seconds of silence that count as a hang
+ENGINE_SAYS_S = 25.0  # by then an engine has said whether it is well
 PATIENCE = 5.0  # seconds for what only prepares an attempt
 # Answers that say that the endpoint is not spoken here: another one is tried.
 NOT_SPOKEN = frozenset({400, 404, 405, 415, 422, 501})
@@ -78,11 +79,14 @@ class Prober:
         return Question((question_of(nonce, words),), nonce, most_tokens, stream)
 
     def health(self, way: Way, label: Attempt, path: str = "/health") -> Got:
-        """One health check on a new connection. Raises CalledOff."""
+        """One health check on a new connection. An engine gives up on its own after 20 s and says so, which is waited
+        for unless silence counts as a hang sooner. Raises CalledOff."""
         wire = self._open(way)
         if isinstance(wire, Attempt):
             return Got(_labelled(wire, label))
-        heard, attempt = self._asked(way, wire, replace(label, kind="health", endpoint=path), "GET", path)
+        patience = ENGINE_SAYS_S if way.instance.is_engine and self.hang_after >= HANG_AFTER else None
+        label = replace(label, kind="health", endpoint=path)
+        heard, attempt = self._asked(way, wire, label, "GET", path, patience=patience)
         return Got(explained(attempt, heard), wire=wire)
 
     def fresh(self, way: Way, question: Question, label: Attempt) -> Got:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pdctl.model.finding import Finding, Report, Severity, by_weight
-from pdctl.model.probe import Attempt, Cell, Fate, Matrix, Row, Spread, Trial, row_of
+from pdctl.model.probe import Attempt, Cell, Course, Fate, Matrix, Row, Spread, Trial, row_of
 from pdctl.model.probe_plan import Load, ProbePlan, Stage
 from pdctl.render.human import finding_lines, headline, muted_lines, other_lines, report_foot
 from pdctl.render.look import Look, Mark
@@ -36,6 +36,7 @@ def probe_lines(report: Report, matrix: Matrix, notes: Iterable[str], look: Look
     lead = next((f for f in ranked if f.severity is not Severity.INFO), None)
     yield from headline(report, lead, look)
     yield from matrix_lines(matrix, look)
+    yield from _courses(matrix.courses, look)
     yield from _remarks(matrix.remarks, look)
     if lead is not None:
         yield ""
@@ -115,7 +116,8 @@ def _times(rows: list[Row], trials: tuple[Trial, ...], look: Look) -> Iterator[s
     width = max(columns(look.say(f"{row.to} {t.value}")) for row, t in told) + 2
     for row, trial in told:
         cell = row.cells[trial]
-        parts = (("first token", cell.first), ("between tokens", cell.between), ("whole", cell.took))
+        first = cell.first if trial in (Trial.MANY, Trial.ROUNDS) else None  # the others are not streamed
+        parts = (("first token", first), ("between tokens", cell.between), ("whole", cell.took))
         words = ", ".join(f"{name} {_spread(spread)}" for name, spread in parts if spread is not None)
         name = look.say(f"{row.to} {trial.value}")
         yield from wrap(words, look.width, f"{GAP}{pad(name, width)}", " " * (width + len(GAP)))
@@ -138,6 +140,21 @@ def seconds(value: float) -> str:
     if value < 0.0995:
         return f"{value * 1000:.1f} ms" if value < 0.001 else f"{value * 1000:.0f} ms"
     return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
+
+
+def _courses(courses: Iterable[Course], look: Look) -> Iterator[str]:
+    """What the cluster counted meanwhile; a count that stayed 0 goes without saying."""
+    told: dict[str, list[str]] = {}
+    for course in courses:
+        if course.most > 0:
+            kind = "" if course.live else " (gauge)"
+            words = f"{course.name}{kind} {course.least:g} to {course.most:g}, {course.last:g} at the end"
+            told.setdefault(course.instance, []).append(words)
+    if told:
+        yield ""
+        yield "Counted meanwhile"
+    for name, words_of in told.items():
+        yield from wrap(look.say(f"{name}: {'; '.join(words_of)}"), look.width, GAP, "    ")
 
 
 def _remarks(remarks: Iterable[str], look: Look) -> Iterator[str]:
@@ -249,6 +266,7 @@ def matrix_value(matrix: Matrix) -> dict[str, Any]:
             for row in matrix.rows
         ],
         "remarks": [text(remark) for remark in matrix.remarks],
+        "counts": [_course_value(course) for course in matrix.courses],
     }  # fmt: skip
 
 
@@ -262,6 +280,13 @@ def _cell_value(cell: Cell) -> dict[str, Any]:
     for key in ("idle_ok_s", "idle_fails_s", "closed_after_s"):
         value[key] = plain(getattr(cell, key))
     return value | {"hung_at": list(cell.hung_at)}
+
+
+def _course_value(course: Course) -> dict[str, Any]:
+    return {
+        "instance": text(course.instance), "name": course.name, "readings": course.readings,
+        "least": plain(course.least), "most": plain(course.most), "last": plain(course.last), "live": course.live,
+    }  # fmt: skip
 
 
 def _spread_value(spread: Spread) -> dict[str, Any]:

@@ -178,6 +178,18 @@ def test_a_breaker_that_the_probe_closed_is_told() -> None:
     assert "breaker of decode-0 was open" in matrix_of(scene.window(), CLUSTER).remarks[0]
 
 
+def test_what_engines_and_routers_counted_meanwhile() -> None:
+    scene = scene_of(GOOD)
+    for t, running in ((0.0, 0), (2.0, 7), (4.0, 1)):
+        scene.loads(t, D, running=running)
+        scene.router(t, active=running)
+    courses = {(c.instance, c.name): c for c in matrix_of(scene.window(), CLUSTER).courses}
+    running = courses[(D, "running")]
+    assert (running.readings, running.least, running.most, running.last, running.live) == (3, 0, 7, 1, True)
+    assert courses[(R, "active")].most == 7
+    assert (P, "inflight") not in courses
+
+
 # --- what no other rule names -----------------------------------------------------------------------------------------
 
 

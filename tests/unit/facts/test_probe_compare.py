@@ -144,7 +144,7 @@ def test_only_good_answers_have_times_and_controls_and_openers_are_left_out() ->
 
 def test_the_more_is_compared_the_surer_each_must_be() -> None:
     one = timed(*STEADY)
-    four = saved(*one.attempts, *(replace(a, trial="rounds", first_byte_s=0.1, between_s=0.01) for a in one.attempts))
+    four = saved(*one.attempts, *(replace(a, trial="rounds", first_token_s=0.1, between_s=0.01) for a in one.attempts))
     assert compare(one, one).level == pytest.approx(1 - 0.05 / 2)
     assert compare(four, four).level == pytest.approx(1 - 0.05 / 6)
 

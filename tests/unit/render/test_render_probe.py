@@ -10,7 +10,7 @@ import pytest
 
 from pdctl.model.cluster import Instance, Role
 from pdctl.model.finding import InstanceReport, Report
-from pdctl.model.probe import Attempt, Cell, Fate, Matrix, Row, Spread, Trial
+from pdctl.model.probe import Attempt, Cell, Course, Fate, Matrix, Row, Spread, Trial
 from pdctl.model.probe_compare import Compared, Comparison, Measure, Saved, Side, Verdict
 from pdctl.model.probe_plan import LeftOut, ProbePlan, Stage, Way
 from pdctl.render.look import Look
@@ -77,7 +77,7 @@ def test_the_table_stands_in_columns_with_a_mark_and_a_word_each() -> None:
         "  router-0  ✓ ok 0.31 s  ✗ 3/24 hang",
         "  proxy-0   ✓ ok 0.31 s  – not tried",
     ]
-    assert "  router-0 one  first token 0.31 s, whole 0.31 s" in shown
+    assert "  router-0 one  whole 0.31 s" in shown
     assert "  router-0: 17 connections opened, 3 requests over a used one" in shown
 
 
@@ -123,6 +123,18 @@ def test_the_matrix_for_programs() -> None:
     }  # fmt: skip
     assert path["cells"]["one"] == {"fate": "not run", "tried": 0, "good": 0, "why": "needs --load"}
     assert value["remarks"] == ["x"]
+
+
+def test_what_was_counted_meanwhile() -> None:
+    courses = (
+        Course("decode-0", "running", 9, 0.0, 16.0, 0.0), Course("decode-0", "queue", 9, 0.0, 2.0, 1.0, live=False),
+        Course("prefill-0", "inflight", 9, 0.0, 0.0, 0.0),
+    )  # fmt: skip
+    matrix = Matrix((row(one=Cell(Fate.GOOD, 1, 1, took=ONE)),), (Trial.ONE,), (), courses)
+    shown = "\n".join(probe_lines(Report("c", START, START, 1), matrix, (), Look()))
+    assert "  decode-0: running 0 to 16, 0 at the end; queue (gauge) 0 to 2, 1 at the end" in shown
+    assert "prefill-0: inflight" not in shown
+    assert [c["most"] for c in matrix_value(matrix)["counts"]] == [16, 2, 0]
 
 
 def test_an_attempt_for_programs_holds_no_secret() -> None:
