@@ -41,7 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("pdctl.commands.explain:explain", "what a finding means and what to do, offline"),
     "findings": ("pdctl.commands.findings:findings", "list every finding there is, offline"),
     "playbook": ("pdctl.commands.playbook:playbook", "list, show, check and run runbooks that are data"),
-    "init": ("pdctl.commands.init:init", "write pdctl.toml from URLs, asking each who it is"),
+    "init": ("pdctl.commands.init:init", "write pdctl.toml from URLs or from what runs on hosts"),
     "demo": ("pdctl.commands.demo:demo", "start a simulated cluster on loopback, with a fault"),
     "completion": ("pdctl.commands.completion:completion", "print the script that completes pdctl in your shell"),
 }

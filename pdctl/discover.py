@@ -28,6 +28,7 @@ from pdctl.model.ask import CommandAsk, HttpAsk
 from pdctl.model.cluster import Cluster, Host, Instance, Role
 from pdctl.model.host import ScriptFile, Sockets, Unit
 from pdctl.model.served import HostSeen, Served
+from pdctl.reach import local_sockets
 
 PHASE_S = 40.0  # seconds for one phase of asking
 METRICS_S = 3.0  # seconds for one answer to whether a port has metrics
@@ -70,6 +71,9 @@ def _list(look: HostLook, states: Sequence[_HostState]) -> None:
     answers = {(a.subject, a.fact): a for a in look.ask(asks)}
     for state in states:
         subject = asks_host.host_subject(state.host)
+        if state.host.ssh is None and not local_sockets.has_ss():
+            ask = asks_host.sockets_ask(state.host)
+            answers[subject, Fact.SOCKETS] = local_sockets.listing(ask, clock=look.clock, started=look.clock.now())
         _read_processes(state, answers[subject, Fact.PROCESSES])
         if state.failure is None:
             _read_sockets(state, answers[subject, Fact.SOCKETS])
@@ -95,8 +99,8 @@ def _read_sockets(state: _HostState, answer: Answer) -> None:
         state.sockets = got.value
         if state.mains and (not got.value.owners or _hides(got.value)):
             state.notes.append(
-                "who listens on its ports is not shown to this user (ss -p wants root): log in as root, "
-                "or use --become where sudo asks no password"
+                "who listens on its ports is not shown to this user (there is no ss, or it wants root for -p): log in as "
+                "root, or use --become where sudo asks no password"
             )
     elif state.mains:
         state.notes.append(f"its sockets could not be listed: {answer.detail or answer.error}")
