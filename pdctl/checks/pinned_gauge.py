@@ -15,6 +15,7 @@ from pdctl.checks.handoff import counted
 from pdctl.checks.memory import token_signs
 from pdctl.checks.pinned_evidence import active_on, router_signal, stack_signal
 from pdctl.checks.plateau import floor_of, series_text
+from pdctl.checks.provenance import timed_out
 from pdctl.checks.trust import Counts, Inflight
 from pdctl.checks.view import ClusterView, Count, EngineView
 from pdctl.model.answer import Fact
@@ -72,6 +73,8 @@ def standing(readings: tuple[Count, ...]) -> tuple[Count, ...]:
 
 def gauge_hindrance(view: ClusterView, engine: EngineView, dp: int | None, since: float) -> str | None:
     """Why a standing inflight gauge proves nothing here, None when it does."""
+    if silent(engine):
+        return f"the scheduler of {engine.name} did not answer: a stopped one leaves its gauges as they were"
     if engine.batches_since(since, dp):
         return "batches run in the window and each counts its own requests: the gauge alone can't tell"
     if engine.still_since(dp) is None and engine.batches_since(since, dp) is None:
@@ -123,6 +126,8 @@ def by_overdue_report(view: ClusterView, engine: EngineView) -> Iterator[Verdict
         yield RuledOut("request-pinned", engine.name, "the router has no request under way on it")
     elif reports and all(reports) and not entered_since(view, engine):
         yield RuledOut("request-pinned", engine.name, "; ".join(r for r in reports if r))
+    elif why := unproven(view, engine, bool(stacks)):
+        yield Unchecked("request-pinned", engine.name, why)
     elif (routed and (late or stacks)) or (late and stacks):
         yield found(
             "request-pinned",
@@ -135,6 +140,29 @@ def by_overdue_report(view: ClusterView, engine: EngineView) -> Iterator[Verdict
         )
     else:
         yield Unchecked("request-pinned", engine.name, blind_text(engine))
+
+
+def unproven(view: ClusterView, engine: EngineView, in_the_call: bool) -> str | None:
+    """Why a router's count and a late report prove no stuck hand-off, None when they may: a scheduler that stopped, a
+    batch that hangs and a queue whose head is not admitted hold requests as well. A worker thread seen in the transfer
+    call leaves no doubt; else the stage counters (0.5.3 and later) must leave something in a hand-off queue."""
+    for one in (engine, *view.decodes):
+        if silent(one):
+            return f"the scheduler of {one.name} did not answer, and a stopped one holds requests as well"
+    if in_the_call or entered_since(view, engine):
+        return None
+    return (
+        f"requests are under way, but nothing of {engine.version or 'this release'} shows that one is being handed over"
+    )
+
+
+def silent(engine: EngineView) -> bool:
+    """Whether the newest question that only the scheduler can answer got no answer in time."""
+    for fact in (Fact.SERVER_INFO, Fact.LOADS):
+        rows = engine.window.timeline(engine.name, fact)
+        if rows and timed_out(rows[-1:]):
+            return True
+    return False
 
 
 def entered_since(view: ClusterView, engine: EngineView) -> bool:

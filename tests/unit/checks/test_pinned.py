@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pdctl.checks.pinned import judge
 from pdctl.model.answer import Fact
-from pdctl.model.engine import LoadRow
+from pdctl.model.engine import EngineMetrics, Gauge, LoadRow
 from pdctl.model.finding import Confidence, Finding, RuledOut, Unchecked
 from pdctl.model.host import Frame, ProcessStack, Stacks, ThreadStack
 from pdctl.model.rank import WHOLE
@@ -241,14 +243,33 @@ def test_thirty_seconds_of_a_constant_gauge_are_no_proof() -> None:
     assert pins(scene) == []
 
 
-def test_056_router_count_and_an_overdue_idle_report_of_decode_are_two_signals() -> None:
-    scene = Scene("0.5.6")
+def overdue_056(scene: Scene, *, handed_over: float | None) -> None:
+    """A 0.5.6 whose decode should have reported idle, behind a router that counts a request. ``handed_over`` stand in
+    the transfer queue by the stage counters; None: a page without them."""
     for t in times(60, 5.0):
         scene.page(t, P, requests=100, prompt_tokens=5000, inflight=0)
-        scene.page(t, D, requests=100, generation_tokens=9000, running=2, gen_throughput=673)
+        values = {Gauge.REQUESTS: {WHOLE: 100.0}, Gauge.GENERATION_TOKENS: {WHOLE: 9000.0}}
+        values |= {Gauge.RUNNING: {WHOLE: 2.0}, Gauge.GEN_THROUGHPUT: {WHOLE: 673.0}}
+        page = EngineMetrics(values, families=20)
+        if handed_over is not None:
+            stages = {"decode_bootstrap": {WHOLE: 100.0 + handed_over}, "decode_transferred": {WHOLE: 100.0}}
+            page = replace(page, stage_counts=stages)
+        scene.add(t, D, Fact.METRICS, page)
         scene.router(t, active=1)
+
+
+def test_056_router_count_and_an_overdue_idle_report_of_decode_are_two_signals() -> None:
+    scene = Scene("0.5.6")
+    overdue_056(scene, handed_over=1.0)
     (found,) = pins(scene, router=True)
-    assert found.confidence == Confidence.LIKELY
+    assert found.confidence in (Confidence.LIKELY, Confidence.CERTAIN)
+
+
+@pytest.mark.parametrize("handed_over", [None, 0.0], ids=["nothing counts it", "the counters leave nothing there"])
+def test_056_a_late_report_alone_may_be_a_hung_batch(handed_over: float | None) -> None:
+    scene = Scene("0.5.6")
+    overdue_056(scene, handed_over=handed_over)
+    assert pins(scene, router=True) == []
 
 
 def test_056_with_a_zeroed_decode_and_nothing_routed_is_ruled_out() -> None:
