@@ -66,7 +66,7 @@ def _restart(doing: Doing, step: Step) -> _Wait:
     doing.tell(Happening(Kind.BEGIN, f"{step.says}: {ask}", step))
     doing.begin(step, str(ask))
     answer = doing.world.act(ask)
-    doing.record.step_acted(step, attempt, answer.status, answer.detail or "")
+    doing.record.step_acted(step, attempt, answer.status, said_by(answer) if answer.error is not None else "")
     _judge_act(doing, step, host, attempt, answer)
     mark = doing.permit.mark(step.id, attempt) if instance.restart_command else None
     return _Wait(step, Waiting(expected, begun, since=begun), mark)
@@ -101,7 +101,7 @@ def _judge_act(doing: Doing, step: Step, host: Host, attempt: int, answer: Answe
     if answer.error is None or answer.status == BEGUN_BEFORE:
         return
     if answer.status is not None:
-        raise doing.failed(step, answer.detail or f"exit status {answer.status}")
+        raise doing.failed(step, said_by(answer))
     ask = mark_ask(host, doing.permit.mark(step.id, attempt), step.instance or "")
     (seen,) = doing.world.look([ask], LOOK_TIMEOUT)
     mark = read_mark(seen) if seen is not None else None
@@ -109,6 +109,12 @@ def _judge_act(doing: Doing, step: Step, host: Host, attempt: int, answer: Answe
         return
     known = "nothing was done there" if mark is not None and not mark.begun else "whether it was done is not known"
     raise doing.failed(step, f"{answer.detail or answer.error}: {known}")
+
+
+def said_by(answer: Answer) -> str:
+    """What a command that failed said first (systemctl says the reason first and where to read on last)."""
+    lines = [line.strip() for line in (answer.body or b"").decode("utf-8", "replace").splitlines() if line.strip()]
+    return lines[0][:300] if lines else answer.detail or f"exit status {answer.status}"
 
 
 def _wait_for(doing: Doing, waits: list[_Wait]) -> list[StepFailed]:

@@ -11,14 +11,41 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 from dataclasses import replace
 from functools import partial
 
+from pdctl.demo import generate
 from pdctl.demo.core.cluster import ClusterSpec
+from pdctl.demo.core.engine import SimEngine
+from pdctl.demo.core.leg import Leg
 from pdctl.demo.faults import FAULTS, prepare, simulate
-from pdctl.demo.http import Listener, bound
+from pdctl.demo.http import Answer, Listener, Request
 from pdctl.demo.site import Site
+
+
+class Half(Site):
+    """A site that serves one half of each pair and sees to the other half itself, because its peer is another process:
+    a real router in front of both gets its answers."""
+
+    async def _generate(self, engine: SimEngine, request: Request, wanted: generate.Wanted) -> Answer:
+        if wanted.room is not None and wanted.host != generate.FAKE_HOST:
+            other = next(e for e in self.cluster.engines if e.spec.is_prefill != engine.spec.is_prefill)
+            leg = Leg(
+                f"{self.rng.getrandbits(128):032x}", wanted.room, wanted.prompt, wanted.max_new,
+                born=self.cluster.tl.now, stream=False, fake=False, endpoint=request.path,
+            )  # fmt: skip
+            leg.done = lambda status, text: None
+            other.submit(leg, None)
+        return await super()._generate(engine, request, wanted)
+
+
+def listening(port: int) -> socket.socket:
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind((os.environ.get("NODE_HOST", "127.0.0.1"), port))
+    return made
 
 
 def read_arguments() -> argparse.Namespace:
@@ -38,13 +65,13 @@ def build(role: str) -> Site:
     spec, plan = prepare(fault, ClusterSpec(release, local=True, ports=order, router="0.3.2"))
     spec = replace(spec, epoch=float(os.environ["NODE_EPOCH"]) - plan.start)
     cluster, _ = simulate(fault, spec, plan, partial(say, role))
-    site = Site(cluster)
+    site = Half(cluster)
     for engine in cluster.engines:
         if engine.spec.role.value == role:
-            site.engines.append((engine, Listener(partial(site.engine, engine), bound(engine.spec.port))))
+            site.engines.append((engine, Listener(partial(site.engine, engine), listening(engine.spec.port))))
     if role == "router":
-        site.others.append(Listener(site.router, bound(ports["router"])))
-        site.others.append(Listener(site.router_metrics, bound(ports["metrics"])))
+        site.others.append(Listener(site.router, listening(ports["router"])))
+        site.others.append(Listener(site.router_metrics, listening(ports["metrics"])))
     return site
 
 
