@@ -99,7 +99,7 @@ def _read_sockets(state: _HostState, answer: Answer) -> None:
         state.sockets = got.value
         if state.mains and (not got.value.owners or _hides(got.value)):
             state.notes.append(
-                "who listens on its ports is not shown to this user (there is no ss, or it wants root for -p): log in as "
+                "who listens on its ports is not shown to this user (no ss there, or it wants root): log in as "
                 "root, or use --become where sudo asks no password"
             )
     elif state.mains:

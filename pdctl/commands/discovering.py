@@ -10,7 +10,8 @@ from pdctl.errors import UsageError
 from pdctl.model.finding import Status
 
 if TYPE_CHECKING:
-    from pdctl.inventory.discovery import Discovered, Target
+    from pdctl.inventory.discovery import Discovered
+    from pdctl.inventory.workers import Target
     from pdctl.model.answer import Fact, Observation
     from pdctl.model.cluster import Cluster, Host
     from pdctl.render.look import Look
@@ -61,7 +62,7 @@ def _answers(cluster: Cluster, hosts: Sequence[Host], timeout: float) -> Answers
 
 
 def _workers(cluster: Cluster, answers: Answers) -> tuple[Target, ...]:
-    from pdctl.inventory.discovery import targets_of
+    from pdctl.inventory.workers import targets_of
     from pdctl.model.answer import Fact, Seen
     from pdctl.model.router import Workers
 

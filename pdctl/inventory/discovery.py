@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from urllib.parse import urlsplit
 
 from pdctl.inventory.rules import ssh_fault
+from pdctl.inventory.workers import LOOPBACK, Target, named_targets
 from pdctl.model.cluster import Cluster, Host, Instance, Role
-from pdctl.model.router import Worker
 from pdctl.model.served import HostSeen, Served
 
 LOCAL = "local"
@@ -18,7 +17,6 @@ BIND = {"sglang": "127.0.0.1", "router": "0.0.0.0", "vllm": "0.0.0.0"}
 PROMETHEUS_PORT = 29000
 BOOTSTRAP_PORT = 8998
 ANY = frozenset({"*", "0.0.0.0", "::", ""})
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _KV_ROLES = {"kv_producer": Role.PREFILL, "kv_consumer": Role.DECODE}
 _SIZES = (("--tp-size", "tp"), ("--tensor-parallel-size", "tp"), ("--pp-size", "pp"), ("--dp-size", "dp"))
 
@@ -31,17 +29,6 @@ class Discovered:
     cluster: Cluster
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A worker as a router's options name it. ``bootstrap_port`` None: not given."""
-
-    role: Role
-    url: str
-    host: str
-    port: int
-    bootstrap_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +73,7 @@ def cluster_of_hosts(seen: Sequence[HostSeen], name: str, workers: Sequence[Targ
     """The cluster of what was found on hosts. Engines that take no part in prefill/decode disaggregation, and ranks
     that serve no HTTP, are left out with a remark. ``workers``: what routers said of theirs when they were asked."""
     remarks = [f"{s.host.name}: {text}" for s in seen for text in (*([s.failure] if s.failure else []), *s.notes)]
-    targets = tuple({(t.role, t.url): t for t in (*workers, *_targets(seen))}.values())
+    targets = tuple({(t.role, t.url): t for t in (*workers, *named_targets(seen))}.values())
     rows: list[_Row] = []
     for host in seen:
         for served in host.served:
@@ -97,7 +84,9 @@ def cluster_of_hosts(seen: Sequence[HostSeen], name: str, workers: Sequence[Targ
                 rows.append(row)
     rows = [_known_by(row, targets) for row in rows]
     remarks += _unfound(rows, targets)
-    rows.sort(key=lambda row: (list(Role).index(row.role), [s.host for s in seen].index(row.seen.host), row.port or 65536))
+    rows.sort(
+        key=lambda row: (list(Role).index(row.role), [s.host for s in seen].index(row.seen.host), row.port or 65536)
+    )
     return _named(rows, seen, name, remarks)
 
 
@@ -274,44 +263,6 @@ def _clashes(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
 
 
 # --- routers and their workers -------------------------------------------------------------------------------------
-
-
-def _targets(seen: Sequence[HostSeen]) -> tuple[Target, ...]:
-    """Every worker that routers name, a loopback address made their own host's name."""
-    out = []
-    for host in seen:
-        for served in host.served:
-            if served.launcher != "router":
-                continue
-            for flag, role in (("--prefill", Role.PREFILL), ("--decode", Role.DECODE)):
-                texts = served.flags.get(flag, "").split(" | ")
-                out += [t for text in texts if (t := _target(role, text.split(), host.host.name)) is not None]
-    return tuple(dict.fromkeys(out))
-
-
-def targets_of(rows: Iterable[Worker], own: str) -> tuple[Target, ...]:
-    """The workers that a router on the host ``own`` lists; data-parallel-aware ones append @RANK to their URL."""
-    out = []
-    for row in rows:
-        if row.kind in (Role.PREFILL, Role.DECODE):
-            url, _, rank = row.url.rpartition("@")
-            words = [url if rank.isdecimal() and url else row.url, str(row.bootstrap_port or "")]
-            out.append(_target(Role(row.kind), words, own))
-    return tuple(dict.fromkeys(target for target in out if target is not None))
-
-
-def _target(role: Role, words: Sequence[str], own: str) -> Target | None:
-    if not words:
-        return None
-    url = words[0] if "://" in words[0] else f"http://{words[0]}"
-    try:
-        parts = urlsplit(url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
-        return None
-    bootstrap = int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
-    host = parts.hostname or ""
-    return Target(role, url.rstrip("/"), own if host in LOOPBACK else host, port, bootstrap)
 
 
 def _is(row: _Row, target: Target) -> bool:

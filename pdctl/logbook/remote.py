@@ -16,6 +16,7 @@ from io import BytesIO
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 from pdctl.facts.asks_files import read_times, times_ask
 from pdctl.facts.asks_logs import FOLLOWED_S, Kept, follow_ask, history_ask, read_history
@@ -31,6 +32,7 @@ from pdctl.reach.hosts import Hosts
 from pdctl.reach.log_file import LONGEST_LINE
 
 LOCAL = "local"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PARALLEL = 16
 SAID_FROM = 1.0  # seconds of skew from which on it is said
 ENDING = 8.0  # seconds that closing waits for commands to be ended on their hosts
@@ -84,9 +86,12 @@ class LogHosts:
     def is_here(self, instance: Instance) -> bool:
         """Whether an instance's log is a file of this machine."""
         host = self._host(instance)
-        return instance.log is not None and (host is None or host.ssh is None)
+        return instance.log is not None and (instance.host is None or host is None or host.ssh is None)
 
     def _host(self, instance: Instance) -> Host | None:
+        """Its host; this machine for one that names none and is not at another address."""
+        if instance.host is None and (urlsplit(instance.url or "").hostname or LOOPBACK[0]) not in LOOPBACK:
+            return None
         return next((h for h in self._cluster.hosts if h.name == (instance.host or LOCAL)), None)
 
     # --- what there is ---
@@ -96,7 +101,8 @@ class LogHosts:
         placed = [(i, host) for i in instances if (host := self._host(i)) is not None and (i.log or i.unit)]
         for instance in instances:
             if not any(i is instance for i, _ in placed):
-                self.unknown[instance.name] = "the inventory names neither a log file nor a unit of it"
+                missing = "host" if instance.log or instance.unit else "log file and no unit"
+                self.unknown[instance.name] = f"the inventory names no {missing} of it"
         with ThreadPoolExecutor(PARALLEL) as pool:
             self._measure(list(dict.fromkeys(host for _, host in placed)), pool)
             asked = [history_ask(i, host, self._from(host, since)) for i, host in placed]

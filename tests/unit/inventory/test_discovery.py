@@ -22,8 +22,9 @@ from pdctl.facts.served import (
     without_shared_units,
 )
 from pdctl.facts.unit import read as read_unit
-from pdctl.inventory.discovery import Discovered, cluster_of_hosts, hosts_of, targets_of
+from pdctl.inventory.discovery import Discovered, cluster_of_hosts, hosts_of
 from pdctl.inventory.toml import read_cluster, render_cluster
+from pdctl.inventory.workers import targets_of
 from pdctl.model.answer import Answer, Fact
 from pdctl.model.cluster import Host, Role
 from pdctl.model.host import SocketRow, Sockets, Unit
