@@ -9,7 +9,7 @@ from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.keepalive import Path, paths_of
 from pdctl.checks.probe_matrix import attempts_of
 from pdctl.checks.router import idle_evidence
-from pdctl.checks.view import EngineView, view_of
+from pdctl.checks.view import EngineView, pages_from, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster, Role
 from pdctl.model.engine import EngineMetrics, Gauge
@@ -60,29 +60,37 @@ def lost_through(window: Window, cluster: Cluster, path: Path) -> Lost | None:
         return None
     elsewhere = {prefill.name for prefill in cluster.prefills}  # what is asked of prefill alone, decode never counts
     made = [a for rows in attempts_of(window).values() for a in rows if a.kind != "health" and a.to not in elsewhere]
-    return _counted(made, hung, decodes)
+    return _counted(made, hung, decodes, _base(path))
 
 
-def _counted(made: list[Attempt], hung: tuple[Attempt, ...], decodes: list[EngineView]) -> Lost | None:
+def _base(path: Path) -> float:
+    """The moment of the window at which the probe's own count of seconds began: an answer is complete when the last of
+    its attempts has ended. (A probe may be one part of a longer window.)"""
+    last = max((_end(a) for a in path.seen.value.rows if a.begun_s is not None), default=path.seen.t)
+    return path.seen.t - last
+
+
+def _counted(made: list[Attempt], hung: tuple[Attempt, ...], decodes: list[EngineView], base: float) -> Lost | None:
     """The newest pages taken while requests that hang were under way, against what was answered by then. Requests that
     clients left, that failed, or that were under way as well, may have been finished or not."""
     for page in reversed(decodes[0].pages):
-        waiting = tuple(a for a in hung if _begun(a) + SETTLED_S <= page.t < _end(a))
+        now = page.t - base
+        waiting = tuple(a for a in hung if _begun(a) + SETTLED_S <= now < _end(a))
         if not waiting:
             continue
-        finished = _finished(decodes, page.t)
-        sent = [a for a in made if _begun(a) <= page.t and a not in waiting]
-        answered = sum(1 for a in sent if a.kind != "abort" and a.good and _end(a) <= page.t)
+        finished = _finished(decodes, base, page.t)
+        sent = [a for a in made if _begun(a) <= now and a not in waiting]
+        answered = sum(1 for a in sent if a.kind != "abort" and a.good and _end(a) <= now)
         if finished is not None and len(sent) < finished <= len(sent) + len(waiting):
             return Lost(waiting, page, finished, answered, finished == len(sent) + len(waiting))
     return None
 
 
-def _finished(decodes: list[EngineView], until: float) -> int | None:
-    """How many requests the decodes finished from the window's start to that moment."""
+def _finished(decodes: list[EngineView], since: float, until: float) -> int | None:
+    """How many requests the decodes finished between two moments, from the last page before the first of them on."""
     total = 0.0
     for engine in decodes:
-        pages = [p for p in engine.pages if p.t <= until]
+        pages = [p for p in pages_from(engine.pages, since) if p.t <= until]
         first, last = (p.value.total(Gauge.REQUESTS) for p in (pages[0], pages[-1])) if pages else (None, None)
         if last is None:
             return None

@@ -31,8 +31,10 @@ def used(attempt: Attempt, **more: object) -> Attempt:
     return replace(attempt, connection="reused", trial="rounds", **more)  # type: ignore[arg-type]
 
 
-def scene_of(*attempts: Attempt, cluster: Cluster = CLUSTER, at: float = 30.0) -> HostScene:
+def scene_of(*attempts: Attempt, cluster: Cluster = CLUSTER, at: float | None = None) -> HostScene:
+    """A window with one answer a path, complete when its last attempt had ended unless ``at`` says otherwise."""
     scene = HostScene("0.5.23", cluster)
+    at = max((a.begun_s or 0.0) + (a.took or 0.0) for a in attempts) if at is None else at
     for to in dict.fromkeys(a.to for a in attempts):
         rows = [row_of(a) for a in attempts if a.to == to]
         scene.raw(at, to, Fact.PROBE, json.dumps(rows), f"pdctl probe {to}")
@@ -348,6 +350,14 @@ def test_none_are_where_decode_did_not_finish_them_or_others_ask_too(finished: d
     scene = quiet(scene_of(*rows), finished=finished)
     assert scene.found(probe_lost.judge) == []
     assert scene.one(connection_hang.judge).name == "connection-scoped-hang"
+
+
+def test_a_probe_that_is_a_part_of_a_longer_window_counts_its_seconds_from_its_own_beginning() -> None:
+    rows = [GOOD, used(HUNG, begun_s=5.0), used(HUNG, begun_s=5.0)]
+    later = quiet(scene_of(*rows, at=125.0), until=140.0, finished={102.0: 1, 107.0: 2})
+    assert later.one(probe_lost.judge).name == "responses-lost"
+    other = quiet(scene_of(*rows, at=125.0), until=140.0, finished={2.0: 1, 7.0: 2})
+    assert other.found(probe_lost.judge) == []
 
 
 def test_lost_answers_are_no_hang_of_a_connection() -> None:
