@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.keepalive import Path, paths_of
 from pdctl.checks.probe_matrix import attempts_of
+from pdctl.checks.provenance import pages_from
 from pdctl.checks.router import idle_evidence
-from pdctl.checks.view import EngineView, pages_from, view_of
+from pdctl.checks.view import EngineView, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster, Role
 from pdctl.model.engine import EngineMetrics, Gauge
