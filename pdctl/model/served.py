@@ -10,7 +10,7 @@ from pdctl.model.cluster import Host
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An engine or router that runs. ``launcher`` is sglang, router or vllm; ``flags`` its options by canonical name and
+    """An engine or router that runs. ``launcher`` is sglang, router or vllm; ``flags`` its options by canonical name,
     ``by`` what told them ("" where nothing did: the title took the command line's place). ``listening``: the addresses
     and ports its processes listen on, None where no listing of sockets names processes. ``metrics_port``: where its
     metrics answered, asked only where no option tells it. ``apart``: its network is not the host's (a container)."""

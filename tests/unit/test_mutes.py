@@ -95,7 +95,9 @@ def test_getting_worse_lifts_it_for_good_and_is_said_once(cluster: Cluster) -> N
 def test_muting_anew_after_that_works(cluster: Cluster) -> None:
     add([mute(finding())], cluster, NOW, shared=False)
     applied(report(finding("3 request(s) stand")), cluster)
-    anew = Mute("request-pinned", "prefill-0", NOW, NOW + HOUR, "ops", "known", was=(print_of(finding("3 request(s)")),))
+    anew = Mute(
+        "request-pinned", "prefill-0", NOW, NOW + HOUR, "ops", "known", was=(print_of(finding("3 request(s)")),)
+    )
     add([anew], cluster, NOW, shared=False)
     assert applied(report(finding("3 request(s) stand")), cluster)[0].status is Status.OK
 

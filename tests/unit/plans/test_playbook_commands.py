@@ -49,7 +49,8 @@ def test_what_does_more_than_read_takes_consent(words: str) -> None:
 @pytest.mark.parametrize(
     "words",
     ["triage", "pinned --for 20s", "probe", "probe --plan", "stacks", "logs --failures", "restart --plan",
-     "restart --plan --only decode", "script set --dry-run decode-0 A=1", "check", "mute list", "diff", "changes --since 2h"],
+     "restart --plan --only decode", "script set --dry-run decode-0 A=1", "check", "mute list", "diff",
+     "changes --since 2h"],
 )  # fmt: skip
 def test_what_only_reads_takes_none(words: str) -> None:
     assert consent_for(words.split()) is None
