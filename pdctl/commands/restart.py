@@ -18,8 +18,6 @@ from pdctl.commands.common import (
 )
 from pdctl.errors import UsageError
 
-READY = 600.0
-
 
 def _targets(incomplete: str) -> list[str]:
     roles = [role for role in ("prefill", "decode", "router") if role.startswith(incomplete)]
@@ -50,8 +48,8 @@ DrainOpt = Annotated[
     typer.Option("--drain", metavar="TIME", parser=parse_duration, help="Wait this long for requests to end."),
 ]
 ReadyOpt = Annotated[
-    float,
-    typer.Option("--ready-timeout", metavar="TIME", parser=parse_duration, help="For a new process to be ready."),
+    float | None,
+    typer.Option("--ready-timeout", metavar="TIME", parser=parse_duration, help="For a new process to be ready: 600s."),
 ]
 StopOpt = Annotated[
     float | None,
@@ -80,7 +78,7 @@ def restart(
     yes: YesOpt = False,
     serial: SerialOpt = None,
     drain: DrainOpt = None,
-    ready: ReadyOpt = READY,
+    ready: ReadyOpt = None,
     stop: StopOpt = None,
     force: ForceOpt = None,
     no_backup: NoBackupOpt = False,
@@ -97,7 +95,7 @@ def restart(
     changes. Asks for the cluster's name. Waits for a new process, health, metrics, version and a real generation of
     each; proves the whole at the end. Exit 75: a step failed, and nothing after it was done."""
     from pdctl.commands import restarting
-    from pdctl.model.plan import Wish
+    from pdctl.model.plan import READY, Wish
 
     if rules:
         _list_rules(ascii_only)
@@ -106,10 +104,10 @@ def restart(
     forced = tuple(dict.fromkeys(force or ()))
     _check(wanted, forced, serial, drain, no_backup, resume, run, apply)
     how = restarting.How(plan_only, yes, output, ascii_only)
-    wish = Wish(wanted, serial, drain, ready, stop, forced, not no_backup)
+    wish = Wish(wanted, serial, drain, ready or READY, stop, forced, not no_backup)
     cluster = read_inventory(config)
     if resume:
-        restarting.resume(cluster, run, wish, how)
+        restarting.resume(cluster, run, restarting.Anew(ready, stop, forced), how)
     restarting.restart(cluster, wish, how, apply)
 
 

@@ -37,6 +37,19 @@ class How:
         return self.output is Output.HUMAN
 
 
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """What may be said anew of a run that is gone on with: times in seconds (None: as before), rules to override."""
+
+    ready: float | None = None
+    stop: float | None = None
+    force: tuple[str, ...] = ()
+
+    def over(self, wish: Wish) -> Wish:
+        force = tuple(dict.fromkeys((*wish.force, *self.force)))
+        return replace(wish, force=force, ready=self.ready or wish.ready, stop=self.stop or wish.stop)
+
+
 def must_be_agreed(how: How) -> None:
     """Raises UsageError where nobody can be asked and nobody said yes: cron and pipes are never asked."""
     if not (how.plan_only or how.yes or (sys.stdin.isatty() and sys.stderr.isatty())):
@@ -63,14 +76,14 @@ def restart(cluster: Cluster, wish: Wish, how: How, saved: Path | None) -> NoRet
         _show(plan, how, None)
         _refuse(plan, how)
         if how.plan_only:
-            _keep(plan.cluster, plan.ground)
+            _keep(world.cluster, plan.ground)
             raise typer.Exit(0)
         _agree(plan, how)
-        _finish(_carried(world, plan, None, how), how)
+        _finish(world.cluster, _carried(world, plan, None, how), how)
 
 
-def resume(cluster: Cluster, run_id: str | None, wish: Wish, how: How) -> NoReturn:
-    """What is left of a run that was stopped, killed or cut off. ``wish`` gives new times and rules to override."""
+def resume(cluster: Cluster, run_id: str | None, anew: Anew, how: How) -> NoReturn:
+    """What is left of a run that was stopped, killed or cut off."""
     from pdctl.execute.world import OpenWorld
     from pdctl.plans.restart import steps_of
     from pdctl.reach.lock import lock_path
@@ -78,16 +91,15 @@ def resume(cluster: Cluster, run_id: str | None, wish: Wish, how: How) -> NoRetu
     must_be_agreed(how)
     run = _found(cluster, run_id)
     assert run.plan is not None
-    old = run.plan.wish
-    merged = replace(old, force=tuple(dict.fromkeys((*old.force, *wish.force))), ready=wish.ready, stop=wish.stop)
+    merged = anew.over(run.plan.wish)
     with OpenWorld(cluster, lock_path=lock_path()) as world:
         plan = replace(run.plan, wish=merged, steps=steps_of(world.cluster, merged))
         _show(plan, how, run)
         if how.plan_only:
-            _keep(plan.cluster, plan.ground)
+            _keep(world.cluster, plan.ground)
             raise typer.Exit(0)
         _agree(plan, how)
-        _finish(_carried(world, plan, run, how), how)
+        _finish(world.cluster, _carried(world, plan, run, how), how)
 
 
 def new_run() -> str:
@@ -226,7 +238,7 @@ def _carried(world: OpenWorld, plan: Plan, run: Run | None, how: How) -> Outcome
         return carry_out(world, world.cluster, plan, Record(plan), owner, world.lock_path, tell=tell, run=run)
 
 
-def _finish(outcome: Outcome, how: How) -> NoReturn:
+def _finish(cluster: Cluster, outcome: Outcome, how: How) -> NoReturn:
     """Tells what came of it and ends the command with its status."""
     from pdctl import outlet
     from pdctl.model.plan import End
@@ -247,16 +259,17 @@ def _finish(outcome: Outcome, how: How) -> NoReturn:
     if outcome.end is not End.DONE and not how.for_people:
         outlet.say(f"pdctl: {short_line(outcome, shown)}")
     if outcome.end is End.DONE and outcome.after is not None:
-        _keep(outcome.plan.cluster, outcome.after)
+        _keep(cluster, outcome.after)
     raise typer.Exit({End.DONE: 0, End.FAILED: STEP_FAILED, End.INTERRUPTED: INTERRUPTED}[outcome.end])
 
 
-def _keep(cluster: str, ground: Ground) -> None:
+def _keep(cluster: Cluster, ground: Ground) -> None:
     """A report for a playbook that wants one: it judges nothing, and says who was there."""
     from pdctl import outlet
     from pdctl.model.finding import InstanceReport, Report
 
+    roles = {i.name: i.role for i in cluster.instances}
     rows = tuple(
-        InstanceReport(f.instance, "", f.version, f.process is not None, f.why) for f in ground.footings
-    )  # fmt: skip
-    outlet.keep_report(Report(cluster, ground.at, ground.at, 1, instances=rows))
+        InstanceReport(f.instance, roles[f.instance], f.version, f.process is not None, f.why) for f in ground.footings
+    )
+    outlet.keep_report(Report(cluster.name, ground.at, ground.at, 1, instances=rows))

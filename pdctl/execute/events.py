@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -37,3 +38,13 @@ Tell = Callable[[Happening], None]
 
 def nobody(happening: Happening) -> None:
     """Tells nobody."""
+
+
+def unfailing(tell: Tell) -> Tell:
+    """Tells as ``tell`` does, and goes on where that fails: a terminal that went away ends no restart half way."""
+
+    def told(happening: Happening) -> None:
+        with suppress(OSError, ValueError):
+            tell(happening)
+
+    return told

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from pdctl.errors import PdctlError, StepFailed
 from pdctl.execute.doing import Doing
-from pdctl.execute.events import Happening, Kind, Tell, nobody
+from pdctl.execute.events import Happening, Kind, Tell, nobody, unfailing
 from pdctl.execute.locks import Locks
 from pdctl.execute.record import Record, Run
 from pdctl.execute.restarts import restart_batch
@@ -84,10 +84,8 @@ class Carrying:
             end, why = End.FAILED, error.message
         except KeyboardInterrupt:
             end, why = End.INTERRUPTED, "interrupted"
-        except Exception:
-            self._written(End.FAILED, "an internal error of pdctl", ())
-            self._leave(tidy=False)
-            raise
+        except Exception as error:  # noqa: BLE001 - what was touched must be looked at and told, whatever broke
+            end, why = End.FAILED, f"an internal error of pdctl: {type(error).__name__}: {error}{_place(error)}"
         return self._ended(end, why)
 
     def _go(self, resumed: bool) -> None:
@@ -201,6 +199,14 @@ class Carrying:
         return host_of(instance, self.cluster) if instance is not None else None
 
 
+def _place(error: Exception) -> str:
+    """Where it broke, as `` (steps.py:41)``."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    return f" ({step.tb_frame.f_code.co_filename.rpartition('/')[2]}:{step.tb_lineno})" if step is not None else ""
+
+
 def _stands(step: Step, result: StepResult, sight: Sight) -> Standing:
     name = step.instance or ""
     if sight.present is None:
@@ -226,7 +232,7 @@ def carry_out(
     run: Run | None = None,
 ) -> Outcome:
     """Carries a plan out, or what ``run`` left of it. Never raises for what the world does."""
-    carrying = Carrying(world, cluster, plan, record, owner, lock_path, tell)
+    carrying = Carrying(world, cluster, plan, record, owner, lock_path, unfailing(tell))
     if run is not None:
         carrying.results.update({k: replace(r) for k, r in run.results.items() if plan.step(k) is not None})
         carrying.attempts.update(run.attempts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pdctl.execute.world import World
@@ -22,7 +22,8 @@ from pdctl.model.plan import Identity
 from pdctl.plans.waiting import Sight
 from pdctl.reach.act import mark_ask, read_mark
 
-LOOK_TIMEOUT = 12.0  # seconds: a health check of an engine takes a second when all is well
+LOOK_TIMEOUT = 12.0  # seconds
+HTTP_TIMEOUT = 10.0  # seconds: a health check of an engine takes one when all is well
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def _asks_of(looked: Looked) -> _Asked:
     if looked.fact is not None:
         via = host.name if host.ssh is not None else None
         for ask in asks_for(instance, (looked.fact,), via=via):
-            asked.asks["http"] = ask
+            asked.asks["http"] = replace(ask, timeout=min(ask.timeout, HTTP_TIMEOUT))
     if looked.log and (log := last_log_ask(instance, host)) is not None:
         asked.asks["log"] = log
     return asked

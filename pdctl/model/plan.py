@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from pdctl.model.cluster import Role
 
+READY = 600.0  # seconds that a new process is given to be ready, where nobody says otherwise
+
 
 class Act(StrEnum):
     """What a step does."""
@@ -231,7 +233,7 @@ class Wish:
     only: tuple[str, ...] = ()
     serial: int | None = None
     drain: float | None = None
-    ready: float = 600.0
+    ready: float = READY
     stop: float | None = None
     force: tuple[str, ...] = ()
     backup: bool = True

@@ -230,3 +230,27 @@ def test_another_inventory_stops_it_before_anything(story: Story) -> None:
     outcome = story.begin(plan)
     assert outcome is not None and outcome.why is not None and "the inventory has been changed" in outcome.why
     assert story.sim.acts == []
+
+
+def test_a_terminal_that_went_away_ends_no_restart(story: Story) -> None:
+    def gone(happening: object) -> None:
+        raise BrokenPipeError
+
+    story.told = Listening(gone)  # type: ignore[assignment]
+    all_done(story, story.begin())
+
+
+def test_an_error_of_pdctl_itself_leaves_nothing_unsaid(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pdctl.execute import restarts
+
+    def broken(*_: object) -> None:
+        raise KeyError("nobody foresaw this")
+
+    monkeypatch.setattr(restarts, "cannot_generate", broken)
+    outcome = story.begin()
+    assert outcome is not None and outcome.end is End.FAILED and outcome.why is not None
+    assert "an internal error of pdctl: KeyError: 'nobody foresaw this' (test_carrying.py:" in outcome.why
+    assert {s.instance for s in outcome.standing} == {"prefill-0", "prefill-1"}
+    assert all(m.lock is None for m in story.sim.machines.values())
+    monkeypatch.undo()
+    all_done(story, story.resume())
