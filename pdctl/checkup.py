@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pdctl.checks import judge
+from pdctl.checks.lately import tail, with_lately
 from pdctl.checks.stages import STAGES, Chosen, open_questions
 from pdctl.errors import Busy, PdctlError
 from pdctl.gather import Gatherer
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
 
 LEFT_OUT = "left out by --only or --skip"  # what judge says of a rule that was not wanted
 RESERVE_S = 1.0  # of the deadline, for judging and telling
+LATELY = 3  # looks: what a rule needs at least
+LATELY_S = 120.0  # of a recording
 LOOK_ON_S = 10.0  # for evidence: what stands is told from what moves in so long
+MOST_RAW = 128 * 1024 * 1024  # bytes of raw answers held for evidence
 TRENDS = "trends from one run to the next"
 
 
@@ -72,7 +76,8 @@ def check_recorded(window: Window, cluster: Cluster, order: Order, clock: Clock 
     """The same verdict on a recording: no memory, no lock."""
     clock = clock or SystemClock()
     begun = clock.now()
-    report = judged(window, cluster, order.chosen)
+    long = window.seconds > 2 * LATELY_S
+    report = judged([window, tail(window, LATELY_S)] if long else [window], cluster, order.chosen)
     report, notes = applied(report, cluster)
     told = (*notes, *((window.note,) if window.note else ()))
     stages = stages_of(order.chosen, report)
@@ -111,10 +116,18 @@ def stages_of(chosen: Chosen, report: Report, cut: dict[str, str] | None = None)
 
 
 def judged(
-    window: Window, cluster: Cluster, chosen: Chosen, more: Sequence[Finding] = (), cut: dict[str, str] | None = None
+    windows: Sequence[Window],
+    cluster: Cluster,
+    chosen: Chosen,
+    more: Sequence[Finding] = (),
+    cut: dict[str, str] | None = None,
 ) -> Report:
-    """The report of the stages chosen. A stage that was not run is one line, not one for each of its rules."""
-    report = judge(window, cluster, only=chosen.only, skip=chosen.skip, modules=chosen.modules)
+    """The report of the stages chosen, on a window and on its newest parts (``windows``, the whole first). A stage that
+    was not run is one line, not one for each of its rules."""
+    whole, *parts = (
+        judge(window, cluster, only=chosen.only, skip=chosen.skip, modules=chosen.modules) for window in windows
+    )
+    report = with_lately(whole, parts)
     why_not = {**chosen.why_not, **(cut or {})}
     not_run = tuple(
         Unchecked(f"{s.name}: {s.title}", cluster.name, why_not[s.name]) for s in STAGES if s.name in why_not
@@ -138,6 +151,7 @@ class _Check:
         self.cut: dict[str, str] = {}
         self._path = path
         self._raw: list[Answer] = []
+        self._held = 0
 
     def run(self) -> CheckRun:
         now = instant(self.clock)
@@ -174,7 +188,7 @@ class _Check:
         return stack.enter_context(Hosts(with_local(self.cluster), clock=self.clock))
 
     def _gatherer(self, hosts: Hosts | None) -> Gatherer:
-        keeps = self._raw.append if self.order.evidence is not None else None
+        keeps = self._keep_raw if self.order.evidence is not None else None
         via = None if hosts is None else hosts.dial
         return Gatherer(self.cluster, clock=self.clock, commands=hosts, via=via, on_answer=keeps)
 
@@ -230,20 +244,33 @@ class _Check:
         return window
 
     def _keep_raw(self, answer: Answer) -> None:
-        if self.order.evidence is not None:
-            self._raw.append(answer)
+        """Holds the answer until it is known whether the run failed, as far as there is room."""
+        size = len(answer.body or b"")
+        if self.order.evidence is None or self._held + size > MOST_RAW:
+            return
+        self._held += size
+        self._raw.append(answer)
 
     # --- judging ---
 
     def _judged(self, memory: Memory, seen: Window, start: Instant) -> Report:
         try:
-            window = joined(memory, seen, start)
+            windows = self._windows(memory, seen, start)
         except BAD:
-            memory.runs, window = (), seen
+            memory.runs, windows = (), [seen]
             self.notes.append("earlier runs are forgotten: their file is damaged")
-        report = judged(window, self.cluster, self.order.chosen, self.more, self.cut)
+        report = judged(windows, self.cluster, self.order.chosen, self.more, self.cut)
         blind = tuple(Unchecked(TRENDS, self.cluster.name, why) for why in self.notes)
         return replace(report, unchecked=(*report.unchecked, *blind))
+
+    def _windows(self, memory: Memory, seen: Window, start: Instant) -> list[Window]:
+        """All that is remembered with what was seen now; the last few looks; this look, where it was a long one."""
+        windows = [joined(memory, seen, start)]
+        if len(memory.runs) >= LATELY:
+            windows.append(joined(replace(memory, runs=memory.runs[-LATELY + 1 :]), seen, start))
+        if memory.runs and seen.samples() >= LATELY:
+            windows.append(seen)
+        return windows
 
     def _recalled(self, now: Instant) -> Memory:
         if self._path is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -54,9 +55,14 @@ class Evidence:
         shutil.rmtree(path.with_name(path.name.replace(".tar.zst", ".partial")), ignore_errors=True)
 
     def _prune(self) -> None:
-        """Only files whose name is one of ours, and never a folder."""
-        ours = re.compile(re.escape(self._stem) + r"-\d{8}T\d{6}Z\.tar\.zst")
+        """Files beyond the newest, and what a run that was killed left half made; only what bears a name of ours."""
         with suppress(OSError):
-            files = sorted(p for p in self._folder.iterdir() if ours.fullmatch(p.name) and p.is_file())
-            for old in files[:-KEPT]:
+            for old in self._ours("tar.zst")[:-KEPT]:
                 old.unlink()
+            for half in self._ours("partial"):
+                if time.time() - half.stat().st_mtime > AGAIN_S:
+                    shutil.rmtree(half, ignore_errors=True)
+
+    def _ours(self, ending: str) -> list[Path]:
+        name = re.compile(re.escape(self._stem) + r"-\d{8}T\d{6}Z\." + re.escape(ending))
+        return sorted(p for p in self._folder.iterdir() if name.fullmatch(p.name) and not p.is_symlink())

@@ -22,13 +22,13 @@ from pdctl.reach.clock import Clock
 from pdctl.reach.state import own_folder, read_own, replace_whole, since_boot, state_folder, sweep
 
 FORMAT = 1
-KEEP_RUNS = 10
+KEEP_RUNS = 15
 KEEP_S = 900.0  # seconds
 MOST_BYTES = 8 * 1024 * 1024
 MOST_SOCKETS = 4_000  # rows of one listing
 JUMP_S = 2.0  # what clocks that agree drift apart in a quarter of an hour is far below
 DAMAGED = "its file is damaged"
-FILES = 64  # memories of clusters, the newest of which are kept
+FILES = 64  # memories of clusters; of more, those that nobody used for a day are removed
 # Told once and true until the engine is another: the newest of them is remembered, for when it is not told again.
 SETTINGS = (Fact.SERVER_INFO,)
 
@@ -218,7 +218,8 @@ def keep(path: Path, memory: Memory, now: Instant) -> None:
     kinds = kinds_of(row for run in memory.runs for row in run.rows)
     head |= {"kinds": kinds, "shape": _shape(kinds)}
     replace_whole(path, json.dumps(head).encode() + b"\n" + body)
-    sweep(path.parent, "*.memory", FILES)
+    for pattern in ("*.memory", "*.lock"):
+        sweep(path.parent, pattern, FILES, idle_s=86400.0)
 
 
 def _body(memory: Memory, now: Instant) -> bytes:

@@ -85,16 +85,17 @@ def own_folder(path: Path) -> Path:
     return path
 
 
-def sweep(folder: Path, pattern: str, keep: int) -> None:
-    """Removes what runs that were killed left in the folder, and all but the newest ``keep`` files of ``pattern``.
-    What cannot be removed stays."""
+def sweep(folder: Path, pattern: str, keep: int, idle_s: float = 0.0) -> None:
+    """Removes what runs that were killed left in the folder, and of the files of ``pattern`` beyond the newest ``keep``
+    those not written to for ``idle_s`` seconds. What cannot be removed stays."""
     with suppress(OSError):
         for part in folder.glob(".*.part"):
             if time.time() - part.stat().st_mtime > LEFT_OVER_S:
                 part.unlink()
         files = sorted(folder.glob(pattern), key=lambda p: p.stat().st_mtime, reverse=True)
         for file in files[keep:]:
-            file.unlink()
+            if time.time() - file.stat().st_mtime >= idle_s:
+                file.unlink()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from small_cluster import small_cluster
 from pdctl import checkup, remember
 from pdctl.checks.stages import choose
 from pdctl.checkup import Order, check
+from pdctl.cli import main
 from pdctl.demo.run import started
 from pdctl.inventory.toml import read_cluster
 from pdctl.model.checkrun import CheckRun
@@ -127,3 +129,20 @@ def test_stacks_are_dumped_when_asked_for_and_nothing_is_left_stopped(
         f.summary for f in run.report.findings
     ]
     assert psutil.STATUS_STOPPED not in states
+
+
+@pytest.mark.slow
+def test_the_evidence_kept_of_a_failing_moment_shows_what_was_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with started("pinned") as demo:
+        order = Order(
+            choose(hosts=False), seconds=11.0, interval_s=1.0, deadline_s=30.0, stateless=True, evidence=tmp_path
+        )  # fmt: skip
+        run = check(demo.cluster, order)
+    assert run.report.status is Status.CRITICAL and run.kept is not None
+    assert main(["triage", "--from", run.kept, "-o", "json"]) == 2
+    names = {f["name"] for f in json.loads(capsys.readouterr().out)["findings"]}
+    assert "request-pinned" in names and names >= {f.name for f in run.report.findings}
+    assert main(["check", "--from", run.kept, "-o", "short"]) == 2
+    assert "request-pinned prefill-0" in capsys.readouterr().out

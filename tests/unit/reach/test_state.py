@@ -146,6 +146,9 @@ def test_a_sweep_leaves_the_newest_and_removes_what_killed_runs_left(tmp_path: P
     (tmp_path / "other.txt").touch()
     sweep(tmp_path, "*.memory", 2)
     assert sorted(os.listdir(tmp_path)) == [".b.part", "3.memory", "4.memory", "other.txt"]
+    (tmp_path / "5.memory").touch()
+    sweep(tmp_path, "*.memory", 0, idle_s=60.0)
+    assert sorted(os.listdir(tmp_path)) == [".b.part", "5.memory", "other.txt"]
 
 
 # --- the lock ----------------------------------------------------------------------------------------------------
