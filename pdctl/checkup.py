@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pdctl.checks import judge
 from pdctl.checks.lately import tail, with_lately
-from pdctl.checks.stages import STAGES, Chosen, open_questions
+from pdctl.checks.stages import STAGES, Chosen, nothing_seen, open_questions
 from pdctl.errors import Busy, PdctlError
 from pdctl.gather import Gatherer
 from pdctl.model.answer import Answer
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 LEFT_OUT = "left out by --only or --skip"  # what judge says of a rule that was not wanted
 RESERVE_S = 1.0  # of the deadline, for judging and telling
+RESERVE_EACH_S = 0.05  # more for each instance
 LATELY = 3  # looks: what a rule needs at least
 LATELY_S = 120.0  # of a recording
 LOOK_ON_S = 10.0  # for evidence: what stands is told from what moves in so long
@@ -77,7 +78,12 @@ def check_recorded(window: Window, cluster: Cluster, order: Order, clock: Clock 
     clock = clock or SystemClock()
     begun = clock.now()
     long = window.seconds > 2 * LATELY_S
-    report = judged([window, tail(window, LATELY_S)] if long else [window], cluster, order.chosen)
+    report = judged(
+        [window, tail(window, LATELY_S)] if long else [window],
+        cluster,
+        order.chosen,
+        tuple(nothing_seen(window, cluster)),
+    )
     report, notes = applied(report, cluster)
     told = (*notes, *((window.note,) if window.note else ()))
     stages = stages_of(order.chosen, report)
@@ -146,7 +152,8 @@ class _Check:
         self.clock = clock
         self.notes = notes
         self.begun = clock.now()
-        self.until = self.begun + order.deadline_s - min(RESERVE_S, 0.2 * order.deadline_s)
+        reserve = RESERVE_S + RESERVE_EACH_S * len(cluster.instances)
+        self.until = self.begun + order.deadline_s - min(reserve, 0.3 * order.deadline_s)
         self.more: list[Finding] = []
         self.cut: dict[str, str] = {}
         self._path = path
@@ -259,7 +266,8 @@ class _Check:
         except BAD:
             memory.runs, windows = (), [seen]
             self.notes.append("earlier runs are forgotten: their file is damaged")
-        report = judged(windows, self.cluster, self.order.chosen, self.more, self.cut)
+        more = (*self.more, *nothing_seen(seen, self.cluster))
+        report = judged(windows, self.cluster, self.order.chosen, more, self.cut)
         blind = tuple(Unchecked(TRENDS, self.cluster.name, why) for why in self.notes)
         return replace(report, unchecked=(*report.unchecked, *blind))
 

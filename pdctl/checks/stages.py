@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from pdctl.model.answer import Fact
-from pdctl.model.finding import Report
+from pdctl.checks.base import found
+from pdctl.model.answer import Fact, Seen
+from pdctl.model.cluster import Cluster
+from pdctl.model.finding import Confidence, Evidence, Finding, Report
 from pdctl.model.registry import REGISTRY
+from pdctl.model.window import Window
 
 BLIND = "endpoint-unreadable"  # looked for in every run: who sees nothing must not say that all is well
 
@@ -147,6 +150,22 @@ class Chosen:
     def once(self) -> frozenset[Fact]:
         """Asked over HTTP once."""
         return frozenset[Fact]().union(*(stage.once for stage in self.stages))
+
+
+def nothing_seen(window: Window, cluster: Cluster) -> Iterator[Finding]:
+    """A look that saw nothing at all, for want of an address or of an answer: a finding, whatever else is said."""
+    if any(isinstance(o.got, Seen) for o in window.observations):
+        return
+    why = "no instance answered" if window.observations else "the inventory names nothing that could be asked"
+    yield found(
+        BLIND,
+        cluster.name,
+        f"nothing was seen of {cluster.name}: {why}",
+        confidence=Confidence.CERTAIN,
+        evidence=(Evidence(why),),
+        limits=("nothing is concluded about the cluster from its silence",),
+        next=("pdctl init --help", f"pdctl explain {BLIND}"),
+    )
 
 
 def open_questions(report: Report, modules: Collection[str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,15 @@ def test_who_stops_answering_is_unknown_at_once_however_well_it_was(cron: Cron) 
 def test_it_is_looked_for_even_when_only_something_else_was_asked_for(cron: Cron) -> None:
     cron.on("load").lapse.dead.update(["prefill-0", "decode-0", "router-0"])
     assert cron.run(chosen=choose(only=["request-pinned"])).report.status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("url", [None, "http://127.0.0.1:9"])
+def test_a_look_that_saw_nothing_is_unknown_even_when_blindness_is_skipped(url: str | None, cron: Cron) -> None:
+    cron.on("load")
+    blind = replace(cron.lapse.cluster, instances=(replace(cron.lapse.cluster.instances[0], url=url, log="/x"),))
+    order = Order(choose(skip=["reach"], hosts=False))
+    run = check(blind, order, cron.lapse.clock)
+    assert run.report.status is Status.UNKNOWN and "nothing was seen" in run.report.findings[0].summary
 
 
 def test_a_stage_that_found_no_time_is_unknown_and_not_fine(cron: Cron) -> None:
