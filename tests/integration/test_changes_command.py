@@ -145,7 +145,7 @@ def test_an_edit_that_the_running_process_has_is_the_suspect_and_the_rest_is_rul
     assert script["suspect"] and "--page-size 32 -> 64" in script["what"] and "in effect since" in script["effect"]
     assert by_what["a.env: touched, not changed"]["why"] == "byte-identical to a.env.bak"
     assert by_what["tracked.env: touched, not changed"]["why"] == "byte-identical to git HEAD"
-    assert by_what["new.env: written"]["suspect"]
+    assert by_what["new.env: written (not committed)"]["suspect"]
     moves = [e for e in events if e["kind"] == "git"]
     assert len(moves) == 1 and "commit (initial): first" in moves[0]["what"]
     starts = [e for e in events if e["kind"] == "process"]
