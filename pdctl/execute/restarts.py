@@ -13,7 +13,8 @@ from pdctl.execute.seeing import LOOK_TIMEOUT, Looked, look_at
 from pdctl.model.answer import Answer
 from pdctl.model.cluster import Host, Instance
 from pdctl.model.plan import State, Step, StepResult
-from pdctl.plans.waiting import Phase, Sight, Waiting, has_job
+from pdctl.plans.unit_words import has_job
+from pdctl.plans.waiting import Phase, Sight, Waiting
 from pdctl.reach.act import BEGUN_BEFORE, Mark, job_ask, mark_ask, read_mark, unit_ask
 
 POLL = 1.0  # seconds between looks

@@ -40,7 +40,8 @@ from pdctl.model.plan import (
 )
 from pdctl.plans.restart import host_of, rest_of
 from pdctl.plans.shift import shifts_of
-from pdctl.plans.waiting import Sight, state_of
+from pdctl.plans.unit_words import has_job, state_of
+from pdctl.plans.waiting import Sight
 from pdctl.reach.act import tidy_ask
 
 LEAVE = 10.0  # seconds
@@ -187,7 +188,9 @@ class Carrying:
         for step in steps:
             instance, host = self.cluster.instance(step.instance or ""), self._host(step)
             if instance is not None and host is not None:
-                looked.append(Looked(instance, host, log=False))
+                attempts = self.attempts.get(step.id, 0) if instance.restart_command else 0
+                mark = self.doing.permit.mark(step.id, attempts) if attempts else None
+                looked.append(Looked(instance, host, mark=mark, log=False))
         sights = look_at(self.world, looked) if looked else {}
         return [(s, self.results[s.id], sights[s.instance or ""]) for s in steps]
 
@@ -212,6 +215,8 @@ def _stands(step: Step, result: StepResult, sight: Sight) -> Standing:
     if sight.present is None:
         return Standing(name, None, f"not known: {sight.why}")
     unit = f", {step.unit} is {state_of(sight.unit)}" if sight.unit is not None else ""
+    if not sight.present and (sight.job_runs or (sight.unit is not None and has_job(sight.unit))):
+        return Standing(name, True, f"NOT RUNNING at this moment, its restart is still under way there{unit}")
     if not sight.present:
         return Standing(name, True, f"NOT RUNNING{unit}")
     runs = ", ".join(map(str, sight.present))

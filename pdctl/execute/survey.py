@@ -26,7 +26,8 @@ from pdctl.model.router import Workers
 from pdctl.model.window import Window
 from pdctl.plans.active import ENGINE_FACTS, ROUTER_FACTS, active_of, gauges_of
 from pdctl.plans.restart import ORDER, host_of
-from pdctl.plans.waiting import DEFINITE, state_of
+from pdctl.plans.unit_words import state_of
+from pdctl.plans.waiting import DEFINITE
 
 PHASE_TIMEOUT = 15.0  # seconds for each round of asking: far less than after what a lock counts as stale
 SAME_MOMENT = timedelta(seconds=2)  # when a process started is known to a second

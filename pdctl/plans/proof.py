@@ -14,7 +14,8 @@ from pdctl.model.finding import Finding, RuledOut, Unchecked
 from pdctl.model.plan import Footing, Point, Proven
 from pdctl.model.probe import Attempt
 from pdctl.model.router import RouterMetrics, Workers
-from pdctl.plans.waiting import DEFINITE, missing_workers
+from pdctl.plans.waiting import DEFINITE
+from pdctl.plans.workers import missing_workers
 
 BREAKERS = {0.0: "closed", 1.0: "open", 2.0: "half-open"}
 PINNED = "request-pinned"

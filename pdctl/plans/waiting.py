@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from urllib.parse import urlsplit
 
 from pdctl.model.answer import Fact, Missed, Observation, Seen, Why
 from pdctl.model.engine import Health, ServerInfo
@@ -22,6 +21,8 @@ from pdctl.model.host import Unit
 from pdctl.model.plan import Identity
 from pdctl.model.probe import Attempt
 from pdctl.model.router import Workers
+from pdctl.plans.unit_words import ending_of, has_job, state_of
+from pdctl.plans.workers import missing_workers
 
 LOST = 60.0  # seconds without a sight of the process
 IDLE_JOB = 10.0  # seconds in which an old process may stay although systemd has nothing to do
@@ -275,56 +276,6 @@ class Waiting:
 
     def _fail(self, why: str) -> Waiting:
         return replace(self, failed=why)
-
-
-def has_job(unit: Unit) -> bool:
-    """Whether systemd is still at work on the unit."""
-    return unit.properties.get("Job", "0") not in ("", "0") or unit.active in (
-        "activating",
-        "deactivating",
-        "reloading",
-    )
-
-
-def state_of(unit: Unit) -> str:
-    """The unit's state in systemd's own words, as "active (running)"."""
-    return f"{unit.active or 'unknown'} ({unit.sub})" if unit.sub else unit.active or "unknown"
-
-
-def ending_of(unit: Unit) -> str:
-    """How the unit's process ended, in systemd's own words."""
-    says = [state_of(unit)]
-    if unit.result and unit.result != "success":
-        says.append(f"result {unit.result}")
-    status, code = unit.properties.get("ExecMainStatus"), unit.properties.get("ExecMainCode")
-    if status and code not in (None, "0"):
-        says.append(f"signal {status}" if code in ("2", "3", "killed", "dumped") else f"exit status {status}")
-    if unit.restarts:
-        says.append(f"started again by systemd {unit.restarts} times")
-    return ", ".join(says)
-
-
-def missing_workers(workers: Workers, wanted: tuple[str, ...], exact: bool) -> str:
-    """Which of the wanted workers a router does not list as healthy; "" where it lists all. Unless ``exact``, a router
-    that lists none of these addresses knows the same engines by others: then their number counts."""
-    rows = {address_of(row.url): row for row in workers.rows}
-    absent = [url for url in wanted if address_of(url) not in rows]
-    if len(absent) == len(wanted) and not exact:
-        absent = [f"{len(wanted) - len(rows)} of {len(wanted)}"] if len(rows) < len(wanted) else []
-    if absent:
-        return f"not registered: {', '.join(absent)}"
-    sick = [row.url for row in workers.rows if row.healthy is False]
-    return f"not healthy: {', '.join(sick)}" if sick else ""
-
-
-def address_of(url: str) -> tuple[str, str, int | None]:
-    """Scheme, host and port of a URL, so that spellings of one compare equal."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    try:
-        port = parts.port
-    except ValueError:
-        port = None
-    return parts.scheme, (parts.hostname or "").lower(), port or (443 if parts.scheme == "https" else 80)
 
 
 def _end(said: str) -> str:

@@ -22,7 +22,7 @@ from pdctl.model.plan import Active, Footing, Ground, Owner, Script, Site
 from pdctl.model.probe import Attempt
 from pdctl.model.window import Window
 from pdctl.plans import script_write
-from pdctl.plans.waiting import state_of
+from pdctl.plans.unit_words import state_of
 from pdctl.reach import act, lock
 from pdctl.reach.clock import FakeClock
 

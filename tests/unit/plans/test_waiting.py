@@ -13,7 +13,9 @@ from pdctl.model.host import Unit
 from pdctl.model.plan import Identity
 from pdctl.model.probe import Attempt
 from pdctl.model.router import Worker, Workers
-from pdctl.plans.waiting import ENGINE, LOST, ROUTER, Expected, Phase, Sight, Waiting, missing_workers, state_of
+from pdctl.plans.unit_words import state_of
+from pdctl.plans.waiting import ENGINE, LOST, ROUTER, Expected, Phase, Sight, Waiting
+from pdctl.plans.workers import missing_workers
 
 AT = datetime(2026, 11, 30, tzinfo=UTC)
 OLD, NEW, NEWER = (Identity(n, AT + timedelta(minutes=n), f"run{n}") for n in (1, 2, 3))
