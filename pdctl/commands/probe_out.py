@@ -29,13 +29,14 @@ class Result:
     ) -> None:
         from pdctl.checks.only_probe import judge_only_probe
         from pdctl.checks.probe_matrix import attempts_of, matrix_of
+        from pdctl.mutes import applied
 
         left_out = [(row.to, row.trial, row.why) for row in plan.left_out] if plan is not None else []
         self.plan = plan
         self.deadline = deadline
         self.cluster = cluster
         self.started = window.start
-        self.report: Report = judge_only_probe(window, cluster, stopped=stopped)
+        self.report: Report = applied(judge_only_probe(window, cluster, stopped=stopped), cluster)[0]
         self.matrix: Matrix = matrix_of(window, cluster, left_out)
         made = [a for rows in attempts_of(window).values() for a in rows]
         self.attempts: list[Attempt] = sorted(made, key=lambda a: a.begun_s or 0.0)
