@@ -51,11 +51,13 @@ class _Lines:
         self._look = look
         self._live = live
         self._open = False
+        self._logs: dict[str | None, str | None] = {}
 
     def tell(self, happening: Happening) -> None:
         from pdctl.render.restart_progress import happening_line
 
-        line = happening_line(happening.kind.value, happening.says, happening.step, happening.elapsed, happening.log)
+        step = happening.step
+        line = happening_line(happening.kind.value, happening.says, step, happening.elapsed, self._news(happening))
         shown = self._look.say(line)
         self.wipe()
         if self._live and happening.kind.value == "wait":
@@ -64,6 +66,12 @@ class _Lines:
         else:
             sys.stderr.write(shown + "\n")
         sys.stderr.flush()
+
+    def _news(self, happening: Happening) -> str | None:
+        """What the log says, unless that was told already."""
+        whose = happening.step.instance if happening.step is not None else None
+        told, self._logs[whose] = self._logs.get(whose), happening.log
+        return happening.log if happening.log != told or self._live else None
 
     def wipe(self) -> None:
         """Takes the line away that would be written anew."""

@@ -3,6 +3,7 @@ which processes hold GPU memory, what a log said last."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -15,6 +16,8 @@ TIMEOUT = 10.0  # seconds
 _DISKS = 'for p in "$@"; do df -Pk -- "$p" 2>/dev/null | tail -n 1; done; exit 0'
 _GPU_APPS = "--query-compute-apps=pid,used_gpu_memory"
 LAST_BYTES = 4096
+LONGEST = 300  # characters
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 def syntax_ask(instance: Instance, host: Host, script: str) -> CommandAsk:
@@ -75,11 +78,13 @@ def last_log_ask(instance: Instance, host: Host) -> CommandAsk | None:
 
 
 def last_line(answer: Answer) -> str | None:
-    """The last line with anything in it; None where none could be read."""
+    """The last line with anything in it, without colours (routers write them into files, too), cut where it is very
+    long; None where none could be read."""
     if answer.error is not None or not answer.body:
         return None
-    lines = [line.strip() for line in answer.body.decode("utf-8", "replace").splitlines() if line.strip()]
-    return lines[-1] if lines else None
+    text = _COLOUR.sub("", answer.body.decode("utf-8", "replace"))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:LONGEST] if lines else None
 
 
 def _ask(

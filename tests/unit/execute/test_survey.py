@@ -147,6 +147,9 @@ def test_gpu_memory_is_summed_over_gpus() -> None:
 
 def test_the_last_line_of_a_log_is_the_last_with_anything_in_it() -> None:
     assert last_line(answer(b"one\ntwo \xff\n\n  \n")) == "two \ufffd"
+    coloured = b"\x1b[2m2026-11-30\x1b[0m \x1b[32m INFO\x1b[0m ready " + b"x" * 1000 + b"\n"
+    shown = last_line(answer(coloured))
+    assert shown is not None and shown.startswith("2026-11-30  INFO ready xxx") and len(shown) == 300
     assert last_line(answer(b"\n")) is None and last_line(answer(b"x", Why.PERMISSION)) is None
 
 
