@@ -7,25 +7,26 @@ run = check_recorded(window, ...)   # of a recording
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pdctl.checks import judge
-from pdctl.checks.lately import tail, with_lately
-from pdctl.checks.stages import STAGES, Chosen, nothing_seen, open_questions
+from pdctl.checks.lately import tail
+from pdctl.checks.staged import judged, stages_of
+from pdctl.checks.stages import Chosen, nothing_seen
 from pdctl.errors import Busy, PdctlError
 from pdctl.gather import Gatherer
+from pdctl.lastfound import note_found
 from pdctl.model.answer import Answer
 from pdctl.model.ask import Ask
-from pdctl.model.checkrun import CheckRun, StageRun
+from pdctl.model.checkrun import CheckRun
 from pdctl.model.cluster import Cluster, Role
-from pdctl.model.finding import Finding, Report, Status, Unchecked, by_weight
+from pdctl.model.finding import Finding, Report, Status, Unchecked
 from pdctl.model.packed import BAD
 from pdctl.model.window import Window
-from pdctl.mutes import applied, note_found
+from pdctl.mutes import applied
 from pdctl.reach.clock import Clock, SystemClock
 from pdctl.reach.state import Held, locked, own_folder, since_boot
 from pdctl.remember import KEEP_S, Instant, Memory, epoch, instant, joined, keep, memory_path, recall, remembered
@@ -34,7 +35,6 @@ from pdctl.sample import SamplePlan, sample
 if TYPE_CHECKING:
     from pdctl.reach.hosts import Hosts
 
-LEFT_OUT = "left out by --only or --skip"  # what judge says of a rule that was not wanted
 RESERVE_S = 1.0  # of the deadline, for judging and telling
 RESERVE_EACH_S = 0.05  # more for each instance
 LATELY = 3  # looks: what a rule needs at least
@@ -109,38 +109,6 @@ def _locked_path(cluster: Cluster, order: Order, clock: Clock, stack: ExitStack,
     except OSError as error:
         notes.append(f"no state can be kept, so nothing is remembered and runs may overlap: {error.strerror or error}")
         return None
-
-
-def stages_of(chosen: Chosen, report: Report, cut: dict[str, str] | None = None) -> tuple[StageRun, ...]:
-    """Every stage with why it was not run, if so, and what it left open."""
-    why_not = {**chosen.why_not, **(cut or {})}
-    left = open_questions(report, chosen.modules)
-    return tuple(
-        StageRun(s.name, s.title, s.findings, why_not.get(s.name), {n: left[n] for n in s.findings if n in left})
-        for s in STAGES
-    )
-
-
-def judged(
-    windows: Sequence[Window],
-    cluster: Cluster,
-    chosen: Chosen,
-    more: Sequence[Finding] = (),
-    cut: dict[str, str] | None = None,
-) -> Report:
-    """The report of the stages chosen, on a window and on its newest parts (``windows``, the whole first). A stage that
-    was not run is one line, not one for each of its rules."""
-    whole, *parts = (
-        judge(window, cluster, only=chosen.only, skip=chosen.skip, modules=chosen.modules) for window in windows
-    )
-    report = with_lately(whole, parts)
-    why_not = {**chosen.why_not, **(cut or {})}
-    not_run = tuple(
-        Unchecked(f"{s.name}: {s.title}", cluster.name, why_not[s.name]) for s in STAGES if s.name in why_not
-    )
-    rest = tuple(u for u in report.unchecked if u.why != LEFT_OUT)
-    findings = tuple(by_weight([*report.findings, *(f for f in more if f not in report.findings)]))
-    return replace(report, findings=findings, unchecked=(*rest, *not_run))
 
 
 class _Check:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from pdctl.model.mute import Lifted, Mute, Print
 
 SCHEMA = "pdctl.mutes/1"
-LAST = "last"  # the folder of what was found last, by cluster
 WAIT_S = 5.0  # for another command that writes mutes
 MOST_BYTES = 4 * 1024 * 1024
-KEEP_FOUND = timedelta(hours=1)
 BAD = (TypeError, ValueError, KeyError, AttributeError, RecursionError)
 
 
@@ -118,12 +116,12 @@ def _listed(value: object) -> Iterator[Mapping[str, Any]]:
 
 
 def _mute(row: Mapping[str, Any], shared: bool, found: Mutes) -> Mute | None:
-    from pdctl.model.mute import Mute
+    from pdctl.model.mute import Mute, prints_in
 
     try:
         return Mute(
             str(row["finding"]), str(row["on"]), _time(row["made"]), _time(row["until"]), str(row["who"]),
-            str(row["why"]), bool(row.get("sticky", False)), _prints(row.get("was")), shared,
+            str(row["why"]), bool(row.get("sticky", False)), prints_in(row.get("was")), shared,
         )  # fmt: skip
     except BAD as error:
         found.notes.append(f"a mute is left out: {type(error).__name__}: {error}")
@@ -137,19 +135,16 @@ def _time(text: object) -> datetime:
     return when
 
 
-def _prints(rows: object) -> tuple[Print, ...] | None:
-    from pdctl.model.mute import Print
-
-    if not isinstance(rows, list) or not rows:
-        return None
-    return tuple(Print(str(r["severity"]), str(r["confidence"]), str(r["rank"]), r["count"]) for r in rows)
-
-
 def _since(mute: Mute, own: Mapping[str, Any]) -> Mute:
     """The mute with how its finding was when this user's runs first saw it, where it was muted unseen."""
-    seen = own.get("first_seen")
-    row = seen.get(mute.key) if isinstance(seen, dict) else None
-    return replace(mute, was=_prints(row.get("was"))) if mute.was is None and isinstance(row, dict) else mute
+    from pdctl.model.mute import prints_in
+
+    if mute.was is not None:
+        return mute
+    try:
+        return replace(mute, was=prints_in(own["first_seen"][mute.key]["was"]))
+    except BAD:
+        return mute
 
 
 # --- judging -----------------------------------------------------------------------------------------------------
@@ -170,64 +165,16 @@ def applied(report: Report, cluster: Cluster) -> tuple[Report, tuple[str, ...]]:
 
 
 def _learn(lifted: Iterable[Lifted], first: Iterable[tuple[Mute, tuple[Print, ...]]]) -> None:
+    from pdctl.model.mute import rows_of
+
     try:
         with _own_document() as value:
             told = {row.mute.key: {"why": row.why, "until": row.mute.until.isoformat()} for row in lifted}
-            seen = {m.key: {"was": _rows(prints), "until": m.until.isoformat()} for m, prints in first}
+            seen = {m.key: {"was": rows_of(prints), "until": m.until.isoformat()} for m, prints in first}
             value["lifted"] = {**value.get("lifted", {}), **told}
             value["first_seen"] = {**value.get("first_seen", {}), **seen}
     except (OSError, Held, *BAD):
         return
-
-
-# --- what was found last -----------------------------------------------------------------------------------------
-
-
-def note_found(report: Report) -> None:
-    """Keeps how each finding was, for a mute to start from, and for an hour those of earlier runs that looked longer
-    or at more. Where the disk does not take it, a mute starts from the next run that sees its finding."""
-    rows: list[dict[str, Any]] = []
-    if report.findings:  # what mutes are made of is not imported for nothing
-        from pdctl.model.mute import print_of
-
-        at = report.end.isoformat()
-        rows = [{"finding": f.name, "on": f.subject, "at": at, **_row(print_of(f))} for f in report.findings]
-    known = {(row["finding"], row["on"]) for row in rows}
-    try:
-        path = _last_path(report.cluster)
-        old = [r for r in _found_before(path, report.end - KEEP_FOUND) if (r["finding"], r["on"]) not in known]
-        if rows or old:
-            own_folder(path.parent)
-            replace_whole(path, json.dumps({"schema": SCHEMA, "found": [*old, *rows]}).encode())
-    except OSError:
-        return
-
-
-def last_found(cluster: Cluster, finding: str, on: str, now: datetime) -> tuple[tuple[Print, ...], datetime] | None:
-    """How the finding was in the newest run of the last hour that saw it, and when that was; None where none did."""
-    try:
-        rows = _found_before(_last_path(cluster.name), now - KEEP_FOUND)
-    except OSError:
-        return None
-    about = [r for r in rows if r["finding"] == finding and on in (r["on"], *r["on"].split("->"))]
-    newest = max((r["at"] for r in about), default=None)
-    prints = _prints([r for r in about if r["at"] == newest])
-    return None if prints is None or newest is None else (prints, _time(newest))
-
-
-def _found_before(path: Path, since: datetime) -> list[dict[str, Any]]:
-    """What runs found since then; nothing where the file cannot be made out."""
-    data = read_own(path)
-    try:
-        value = json.loads(data) if data is not None else {}
-        return [dict(r) for r in _listed(value.get("found")) if _time(r["at"]) >= since and str(r["on"])]
-    except BAD:
-        return []
-
-
-def _last_path(cluster: str) -> Path:
-    safe = "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else f"%{ord(c):x}" for c in cluster)
-    return state_folder(LAST, f"{safe[:100] or 'cluster'}.json")
 
 
 # --- writing -----------------------------------------------------------------------------------------------------
@@ -311,17 +258,11 @@ def _forget(value: dict[str, Any], now: datetime) -> None:
 
 
 def _document_row(mute: Mute, cluster: Cluster, shared: bool) -> dict[str, Any]:
+    from pdctl.model.mute import rows_of
+
     row: dict[str, Any] = {} if shared else {"cluster": cluster.name}
     row |= {"finding": mute.finding, "on": mute.on, "who": mute.who, "why": mute.why}
     row |= {"made": mute.made.isoformat(), "until": mute.until.isoformat()}
     if mute.sticky:
         row["sticky"] = True
-    return row | {"was": _rows(mute.was) if mute.was is not None else None}
-
-
-def _rows(prints: tuple[Print, ...]) -> list[dict[str, Any]]:
-    return [_row(p) for p in prints]
-
-
-def _row(p: Print) -> dict[str, Any]:
-    return {"severity": p.severity, "confidence": p.confidence, "rank": p.rank, "count": p.count}
+    return row | {"was": rows_of(mute.was) if mute.was is not None else None}

@@ -74,7 +74,8 @@ def sourced(window: Window, cluster: Cluster) -> Window:
 def muted(report: Report, what: Target, lines: list[str]) -> Report:
     """The report with what somebody muted marked as that, and what is to be said of mutes added to ``lines``. A live
     report is noted, for a mute to start from; a demo has neither."""
-    from pdctl.mutes import applied, note_found
+    from pdctl.lastfound import note_found
+    from pdctl.mutes import applied
 
     if what.demo is not None:
         return report

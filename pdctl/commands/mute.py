@@ -127,8 +127,8 @@ def _made(
     who: str | None, sticky: bool,
 ) -> list[Mute]:  # fmt: skip
     """The mutes asked for. Raises UsageError for what is missing, and for an instance there is not."""
+    from pdctl.lastfound import last_found
     from pdctl.model.mute import Mute
-    from pdctl.mutes import last_found
 
     for given, option, example in ((on, "--on", "prefill-0"), (seconds, "--for", "2h"), (why, "--why", "'INC-42'")):
         if not given:

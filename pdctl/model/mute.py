@@ -161,3 +161,15 @@ def _count(prints: tuple[Print, ...]) -> float | None:
 
 def _aware(when: datetime) -> datetime:
     return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def rows_of(prints: Iterable[Print]) -> list[dict[str, object]]:
+    """The prints as rows of JSON."""
+    return [{"severity": p.severity, "confidence": p.confidence, "rank": p.rank, "count": p.count} for p in prints]
+
+
+def prints_in(rows: object) -> tuple[Print, ...] | None:
+    """The prints of rows of JSON, None of none. Raises KeyError or TypeError for what are no such rows."""
+    if not isinstance(rows, list) or not rows:
+        return None
+    return tuple(Print(str(r["severity"]), str(r["confidence"]), str(r["rank"]), r["count"]) for r in rows)

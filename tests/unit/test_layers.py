@@ -48,8 +48,9 @@ MAY |= {
     "journal": frozenset({"model"}),
     "remember": JOINTS,
     "mutes": frozenset({"model", "reach"}),
+    "lastfound": frozenset({"model", "reach"}),
     "evidence": frozenset({"model", "reach"}),
-    "checkup": JOINTS | {"gather", "sample", "watch", "remember", "mutes", "evidence", "checkup_stages"},
+    "checkup": JOINTS | {"gather", "sample", "watch", "remember", "mutes", "lastfound", "evidence", "checkup_stages"},
     "checkup_stages": JOINTS | {"gather", "watch", "hostlook", "stacklook", "probing"},
     "execute": JOINTS
     | {"carry", "gather", "sample", "recent", "replay", "watch", "journal", "filelook", "hostlook", "hostside"},

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from pdctl import mutes
+from pdctl import lastfound, mutes
 from pdctl.errors import PdctlError, UsageError
+from pdctl.lastfound import last_found, note_found
 from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.model.finding import Confidence, Finding, Report, Severity, Status
 from pdctl.model.mute import Mute, print_of
-from pdctl.mutes import add, applied, last_found, lift, mutes_of, note_found
+from pdctl.mutes import add, applied, lift, mutes_of
 
 NOW = datetime(2026, 11, 29, 20, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -165,6 +166,15 @@ def test_one_mute_that_is_damaged_leaves_the_others(row: dict[str, str], cluster
     assert judged.status is Status.OK and len(said) == 1 and "left out" in said[0]
 
 
+@pytest.mark.parametrize("known", [3, [], {"x": 1}, {"KEY": {"was": [{}]}}, {"KEY": {"was": 3}}, {"KEY": None}])
+def test_what_was_learned_and_is_damaged_is_as_if_not_learned(known: object, cluster: Cluster) -> None:
+    path = add([mute()], cluster, NOW, shared=False)
+    value = json.loads(path.read_text())
+    told = {mute().key if k == "KEY" else k: v for k, v in known.items()} if isinstance(known, dict) else known
+    path.write_text(json.dumps(value | {"first_seen": told}))
+    assert applied(report(finding()), cluster)[0].status is Status.OK
+
+
 def test_a_disk_that_is_full_is_told_when_muting_and_changes_nothing(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +183,8 @@ def test_a_disk_that_is_full_is_told_when_muting_and_changes_nothing(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(mutes, "replace_whole", full)
+    for module in (mutes, lastfound):
+        monkeypatch.setattr(module, "replace_whole", full)
     with pytest.raises(PdctlError, match="No space left"):
         add([mute(name="draining")], cluster, NOW, shared=False)
     assert [m.finding for m in mutes_of(cluster).rows] == ["request-pinned"]
