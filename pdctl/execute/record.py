@@ -109,8 +109,10 @@ def runs_of(entries: Iterable[Entry]) -> tuple[Run, ...]:
 
 
 def last_run(entries: Iterable[Entry], cluster: str) -> Run | None:
-    """The newest run of a cluster; None where there was none."""
-    return next((run for run in reversed(runs_of(entries)) if run.cluster == cluster), None)
+    """The newest run of a cluster that began a step; where none did, the newest of all; None where there was none."""
+    runs = [run for run in runs_of(entries) if run.cluster == cluster]
+    begun = [run for run in runs if run.attempts]
+    return next(reversed(begun or runs), None)
 
 
 def _opened(run_id: str, entry: Entry) -> Run:

@@ -26,6 +26,7 @@ from pdctl.execute.verify import NotProven, prove
 from pdctl.execute.world import World
 from pdctl.model.cluster import Cluster, Host
 from pdctl.model.plan import (
+    SHIFTED,
     Act,
     End,
     Ground,
@@ -106,7 +107,7 @@ class Carrying:
     def _check_ground(self) -> None:
         shifts = shifts_of(self.cluster, self.plan, self.world.survey(self.owner), self.results)
         if shifts:
-            raise StepFailed(f"the ground has shifted since the plan was made: {'; '.join(shifts)}")
+            raise StepFailed(f"{SHIFTED}: {'; '.join(shifts)}")
 
     def _batch(self, batch: Sequence[Step]) -> None:
         self._still_standing()

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from pdctl.model.cluster import Role
 
+SHIFTED = "the ground has shifted since the plan was made"  # how every such end is worded
 READY = 600.0  # seconds that a new process is given to be ready, where nobody says otherwise
 
 

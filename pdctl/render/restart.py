@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from pdctl import __version__
-from pdctl.model.plan import End, Footing, Ground, Outcome, Plan, Point, Proven, State, StepResult
+from pdctl.model.plan import SHIFTED, End, Footing, Ground, Outcome, Plan, Point, Proven, State, StepResult
 from pdctl.render.grid import grid
 from pdctl.render.look import Look, Mark
 from pdctl.render.plan import MARK_OF
@@ -32,8 +32,20 @@ def outcome_lines(outcome: Outcome, look: Look) -> Iterator[str]:
     yield from _gauges(outcome, look)
     for note in outcome.notes:
         yield from wrap(look.say(note), look.width, f"{look.mark(Mark.WARN)} ", "  ")
-    if outcome.end is not End.DONE:
-        yield ""
+    yield from _next(outcome)
+
+
+def _next(outcome: Outcome) -> Iterator[str]:
+    """How to go on: from where it stopped, or with a new plan where this one does not fit any more."""
+    if outcome.end is End.DONE:
+        return
+    shifted = outcome.why is not None and outcome.why.startswith(SHIFTED)
+    untouched = all(outcome.of(s).state is State.LEFT for s in outcome.plan.steps)
+    yield ""
+    if shifted or untouched:
+        yield "Nothing was touched. A new plan:" if untouched else "This plan does not fit any more. A new one:"
+        yield "  pdctl restart --plan"
+    else:
         yield "When it is put right:"
         yield "  pdctl restart --resume"
 

@@ -70,6 +70,17 @@ def test_runs_of_other_clusters_and_entries_of_other_kinds_are_not_mixed_in(stor
     assert last_run(entries, "third") is None
 
 
+def test_a_run_that_touched_nothing_does_not_stand_before_one_that_did(story: Story) -> None:
+    plan = story.plan()
+    Record(plan, story.file).begun(owner())
+    Record(plan, story.file).step_begun(plan.restarts[0], 1, "x")
+    later = Record(replace(plan, id="run-2"), story.file)
+    later.begun(owner())
+    later.stopped(End.FAILED, "another's lock", ())
+    run = last_run(journal.read(story.file).entries, "sim")
+    assert run is not None and run.id == "run-1"
+
+
 def test_a_plan_that_cannot_be_read_says_so(story: Story) -> None:
     journal.append("restart-begun", journal_file=story.file, run="r", cluster="sim", plan={"id": 3})
     run = last_run(journal.read(story.file).entries, "sim")

@@ -208,6 +208,12 @@ def test_what_it_never_served_is_left_out_and_said() -> None:
     assert waiting.phase is Phase.VERSION and waiting.notes == ("metrics not checked: it serves none",)
 
 
+def test_an_instance_that_says_nothing_over_http_is_ready_with_its_process_and_that_is_said() -> None:
+    silent = dict.fromkeys((Phase.HEALTH, Phase.METRICS, Phase.VERSION, Phase.GENERATION), "the inventory names no url")
+    waiting = see(engine(left_out=silent), there(1))
+    assert waiting.phase is Phase.READY and len(waiting.notes) == 4
+
+
 def test_what_is_refused_and_was_not_known_before_is_left_out() -> None:
     refused = said(Fact.METRICS, Missed(Why.METRICS_DISABLED, "HTTP 404"))
     waiting = see(engine(), there(1), there(2, http=HEALTHY), there(3, http=refused))

@@ -10,6 +10,7 @@ import pytest
 
 from pdctl.model.cluster import Cluster, Host, Instance, Role
 from pdctl.model.plan import (
+    SHIFTED,
     Active,
     End,
     Footing,
@@ -129,6 +130,13 @@ def test_a_mark_never_stands_without_a_word() -> None:
     text = "\n".join(outcome_lines(replace(outcome(), end=End.DONE, why=None), Look()))
     assert text.startswith("✓ DONE  prod-a")
     assert "– breakers closed, router-0: not checked (" in text
+
+
+def test_what_to_do_next_is_what_can_be_done() -> None:
+    shifted = replace(outcome(), why=f"{SHIFTED}: x")
+    assert "does not fit any more. A new one:" in "\n".join(outcome_lines(shifted, Look()))
+    untouched = "\n".join(outcome_lines(replace(outcome(), results=(), standing=()), Look()))
+    assert "Nothing was touched. A new plan:" in untouched and "--resume" not in untouched
 
 
 def test_before_and_after_stand_side_by_side() -> None:
