@@ -10,8 +10,9 @@ from pdctl.execute.events import Happening, Kind
 from pdctl.execute.seeing import LOOK_TIMEOUT
 from pdctl.facts import read
 from pdctl.facts.asks import asks_for
+from pdctl.facts.asks_files import backups_listing_ask, read_entries
 from pdctl.model.answer import Answer
-from pdctl.model.cluster import Role
+from pdctl.model.cluster import Host, Role
 from pdctl.model.plan import Active, State, Step, StepResult
 from pdctl.model.window import Window
 from pdctl.plans import script_write
@@ -36,7 +37,7 @@ def back_up(doing: Doing, step: Step) -> None:
     known = footing.script.sha256 if footing is not None and footing.script is not None else None
     if known is not None and sha256(current.raw).hexdigest() != known:
         raise doing.failed(step, f"{script} has been changed since the plan was made")
-    backup = script_write.backup_name(current.path, doing.world.clock.wall().astimezone(UTC))
+    backup = script_write.backup_name(current.path, doing.world.clock.wall().astimezone(UTC), _taken(doing, step, host))
     writing = script_write.Writing(step.instance or "", host, current, None, backup, doing.plan.id)
     program = next(script_write.steps_of(writing)).ask
     attempt = doing.begin(step, f"cp --preserve=all {current.path} {backup}")
@@ -53,6 +54,12 @@ def back_up(doing: Doing, step: Step) -> None:
     kept = text.removeprefix("same ")
     detail = f"the same as {kept}: none made" if text.startswith("same ") else f"kept as {backup}"
     doing.done(step, StepResult(step.id, State.DONE, detail, took))
+
+
+def _taken(doing: Doing, step: Step, host: Host) -> frozenset[str]:
+    """The names beside the script that are taken; where they cannot be listed, none: a backup goes over nothing."""
+    (seen,) = doing.world.look([backups_listing_ask(step.instance or "", host, step.script or "")], LOOK_TIMEOUT)
+    return frozenset(entry.path for entry in read_entries(seen.body or b"")) if seen is not None else frozenset()
 
 
 def _came(answer: Answer | None) -> Answer:

@@ -45,6 +45,15 @@ def test_scripts_are_backed_up_before_anything_is_restarted(story: Story) -> Non
     assert [files[name] for name in files if name.endswith(".bak")] == [files["/srv/prefill-0.sh"]]
 
 
+def test_a_backup_of_the_same_second_is_not_gone_over(story: Story) -> None:
+    machine = story.sim.machines["h-prefill-0"]
+    plan = story.plan()
+    machine.files["/srv/prefill-0.sh.2026-11-30T00:00:00Z.bak"] = b"of another\n"
+    all_done(story, story.begin(plan))
+    assert machine.files["/srv/prefill-0.sh.2026-11-30T00:00:00Z.bak"] == b"of another\n"
+    assert machine.files["/srv/prefill-0.sh.2026-11-30T00:00:00Z.1.bak"] == machine.files["/srv/prefill-0.sh"]
+
+
 def test_instances_of_a_role_are_restarted_together(story: Story) -> None:
     for unit in story.sim.units.values():
         unit.starts_in = 60.0
