@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -31,6 +31,7 @@ if [ -e {folder}/{name}.broken ]; then echo "disk quota exceeded" >&2; exit 4; f
 pid=$(cat {folder}/{name}.pid 2>/dev/null)
 [ -n "$pid" ] && kill "$pid" 2>/dev/null
 while [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+[ -e {folder}/over ] && exit 0
 set -a; . {folder}/settings; set +a
 setsid {folder}/{name}.sh > {folder}/{name}.log 2>&1 < /dev/null &
 echo $! > {folder}/{name}.pid
@@ -43,6 +44,7 @@ class SmallCluster:
 
     folder: Path
     ports: Mapping[str, int]
+    begun: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def pid(self, name: str) -> int | None:
         file = self.folder / f"{name}.pid"
@@ -87,14 +89,28 @@ class SmallCluster:
                 raise AssertionError(f"{key} does not listen: {(self.folder / f'{key}-0.log').read_text()[-1500:]}")
 
     def stop(self) -> None:
-        for name in NAMES:
-            pid = self.pid(name)
-            if pid is not None and self.alive(name):
-                os.kill(pid, signal.SIGKILL)
-        for name in NAMES:
-            until = time.monotonic() + 10
-            while self.alive(name) and time.monotonic() < until:
-                time.sleep(0.02)
+        """Ends everything of this cluster, a restart that is still under way too: it may start what was just ended."""
+        (self.folder / "over").touch()
+        end(self.begun)
+        until, quiet = time.monotonic() + 20, 0
+        while quiet < 3 and time.monotonic() < until:
+            mine = list(self._processes())
+            for process in mine:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            quiet = 0 if mine else quiet + 1
+            time.sleep(0.05)
+
+    def _processes(self) -> Iterator[psutil.Process]:
+        """The members, by their ports, and the scripts that restart them, by their folder."""
+        ports = {str(port) for port in self.ports.values()}
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                words = process.cmdline()
+                is_member = "--port" in words and words[words.index("--port") + 1] in ports and "-m" in words
+                is_script = any(word.startswith(f"{self.folder}/") and word.endswith(".sh") for word in words)
+                if (is_member or is_script) and process.status() != psutil.STATUS_ZOMBIE:
+                    yield process
 
     def environment(self) -> dict[str, str]:
         """For a pdctl of its own: a home and a folder of locks nobody else uses."""
@@ -113,14 +129,24 @@ class SmallCluster:
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
         """A pdctl that is left to run."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "pdctl", *words], cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+        self.begun.append(process)
+        return process
 
     def journal(self) -> list[dict[str, object]]:
         file = self.folder / "home" / ".local" / "state" / "pdctl" / "journal.jsonl"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def end(begun: list[subprocess.Popen[str]]) -> None:
+    """Ends what a test that failed has left to run."""
+    for process in begun:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
 def free_ports(count: int) -> list[int]:

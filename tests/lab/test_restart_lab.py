@@ -17,6 +17,7 @@ from machines import Lab, Machine
 
 sys.path.append(str(ROOT / "tests" / "integration"))
 from routers import environment
+from small_cluster import end
 
 INVENTORY = """
 name = "lab"
@@ -42,6 +43,9 @@ unit = "pd-decode.service"
 UNIT_OF = {"prefill-0": ("h1", "pd-prefill.service", 30000), "decode-0": ("h2", "pd-decode.service", 30001)}
 
 
+BEGUN: list[subprocess.Popen[str]] = []
+
+
 class Operator:
     """Somebody with a pdctl, a journal of his own, and the lab's keys."""
 
@@ -55,10 +59,12 @@ class Operator:
         }  # fmt: skip
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "pdctl", "restart", *words], cwd=self.folder, env=self._environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+        BEGUN.append(process)
+        return process
 
     def run(self, *words: str, status: int = 0, timeout: float = 240) -> str:
         process = self.begin(*words)
@@ -95,6 +101,8 @@ def drop_in(lab: Lab, name: str, text: str) -> None:
 def hosts(engines: Lab) -> Iterator[Lab]:
     """The lab with both engines as their units say, before and after."""
     yield engines
+    end(BEGUN)
+    BEGUN.clear()
     for name, (host, unit, port) in UNIT_OF.items():
         machine = engines[host]
         if machine.run("systemctl", "is-system-running", check=False).strip() == "":
