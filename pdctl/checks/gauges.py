@@ -23,7 +23,7 @@ GAUGES = (Gauge.INFLIGHT, Gauge.BOOTSTRAP, Gauge.TRANSFER, Gauge.PREALLOC, Gauge
 def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
     """Only where nothing better told: with live counts at hand a leftover gauge hides nothing."""
     view = view_of(window, cluster)
-    verdicts = tuple(judge_pinned(window, cluster))
+    verdicts = judge_pinned(window, cluster)
     untold = {v.subject for v in verdicts if isinstance(v, Unchecked)}
     if any(isinstance(v, Finding) for v in verdicts):
         return

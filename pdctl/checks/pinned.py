@@ -8,7 +8,8 @@ floor under the readings is turnover until shown otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import lru_cache
 
 from pdctl.checks.base import Check, Verdict
 from pdctl.checks.pinned_flow import judge_under_flow
@@ -25,19 +26,15 @@ from pdctl.model.window import Window
 RULES = (judge_live_prefill, judge_under_flow, judge_by_stages, judge_by_http, judge_by_gauge)
 
 
-def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
-    """One verdict an engine: pinned, ruled out, or why it can't be told."""
+@lru_cache(maxsize=4)
+def judge(window: Window, cluster: Cluster) -> tuple[Verdict, ...]:
+    """One verdict an engine: pinned, ruled out, or why it can't be told; what was found comes first. Remembered for the
+    last few windows, as their views are: the checks of timeouts and gauges and the end of a look ask for it too."""
     view = view_of(window, cluster)
-    found: list[Finding] = []
-    rest: list[Verdict] = []
-    for prefill in view.prefills:
-        for verdict in first_verdict(view, prefill):
-            (found if isinstance(verdict, Finding) else rest).append(verdict)  # type: ignore[arg-type]
+    told = [verdict for prefill in view.prefills for verdict in first_verdict(view, prefill)]
     for decode in view.decodes:
-        for verdict in judge_decode(view, decode, tuple(found)):
-            (found if isinstance(verdict, Finding) else rest).append(verdict)  # type: ignore[arg-type]
-    yield from found
-    yield from rest
+        told += judge_decode(view, decode, tuple(v for v in told if isinstance(v, Finding)))
+    return tuple(sorted(told, key=lambda verdict: not isinstance(verdict, Finding)))
 
 
 def judge_decode(view: ClusterView, decode: EngineView, known: tuple[Finding, ...]) -> Iterator[Verdict]:

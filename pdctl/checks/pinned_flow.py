@@ -20,7 +20,6 @@ from pdctl.checks.view import ClusterView, Count, EngineView
 from pdctl.checks.witness import SURE, Odds, at_most, batch_counts, odds, paced
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, RuledOut, Unchecked
-from pdctl.model.rank import WHOLE, Rank
 
 LOOP_S = 0.03  # the transfer time is taken when the loop sees its end (seen on 0.5.23); room for a late turn
 LEAST_READINGS, LEAST_S, LEAST_DONE = 8, 20.0, 2
@@ -132,7 +131,7 @@ def floor_finding(
         f"{floor:g} request(s) stay in {engine.name}'s inflight queue behind traffic that flows past",
         confidence=Confidence.CERTAIN if second and share < 0.2 else Confidence.LIKELY,
         evidence=(saw(text, readings[-1].at, count=floor, mean=round(mean_of(readings), 2)), *second),
-        rank=Rank(dp=dp) if dp is not None and len(engine.dps) > 1 else WHOLE,
+        rank=engine.rank_to_name(dp),
         since=readings[0].at.seen.at,
         limits=("requests have no identity in any answer: that the same ones stay is inferred from rates",),
         next=(f"pdctl stacks {engine.name}", "pdctl explain request-pinned"),

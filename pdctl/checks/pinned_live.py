@@ -14,7 +14,6 @@ from pdctl.checks.view import ClusterView, Count, EngineView
 from pdctl.model.answer import Fact
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, Evidence, Finding, RuledOut, Unchecked
-from pdctl.model.rank import WHOLE, Rank
 from pdctl.model.router import RouterMetrics
 
 LEAST_S = 8.0  # a queue that stood this long with nothing finishing; far above a transfer's milliseconds
@@ -118,7 +117,7 @@ def draining_down(readings: tuple[Count, ...]) -> bool:
 
 def pinned(engine: EngineView, dp: int | None, queue: Gauge, flat: Plateau, second: tuple[Evidence, ...]) -> Finding:
     """The finding for one queue of one rank."""
-    rank = Rank(dp=dp) if dp is not None and len(engine.dps) > 1 else WHOLE
+    rank = engine.rank_to_name(dp)
     grew = f" ({flat.last:g} by now)" if flat.last > flat.stayed else ""
     summary = (
         f"{flat.stayed:g} request(s) stand in {engine.name}'s {queue} queue{grew} and did not leave in "

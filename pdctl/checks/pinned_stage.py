@@ -20,7 +20,6 @@ from pdctl.checks.view import ClusterView, Count, EngineView
 from pdctl.checks.witness import SURE, account, at_most, batch_counts, bootstrap_gauge, computes, odds, paced, witnesses
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, Evidence, Unchecked
-from pdctl.model.rank import WHOLE, Rank
 
 LEAST_S = 8.0  # far above a transfer's milliseconds
 UNKNOWN_PACE_S = 20.0  # where nothing that left the queue says how long one stays
@@ -199,7 +198,7 @@ def told(
         f"{floor:g} request(s) stay in {engine.name}'s {queue} queue for {span:.0f} s; {words}",
         confidence=Confidence.CERTAIN,
         evidence=(saw(text, readings[-1].at, count=floor, queue=queue.value), *second),
-        rank=Rank(dp=dp) if dp is not None and len(engine.dps) > 1 else WHOLE,
+        rank=engine.rank_to_name(dp),
         since=readings[0].at.seen.at,
         limits=("requests have no identity in any answer: that the same ones stay is inferred from counts",),
         next=(f"pdctl stacks {engine.name}", f"pdctl logs {engine.name} --failures", "pdctl explain request-pinned"),

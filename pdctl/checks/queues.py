@@ -13,7 +13,6 @@ from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, Evidence, RuledOut, Unchecked
-from pdctl.model.rank import WHOLE, Rank
 from pdctl.model.window import Window
 
 STANDING_S, LIVE_S = 20.0, 8.0
@@ -233,7 +232,7 @@ def head_finding(
             saw(f"running: {series_text(running)}", running[-1].at),
             *usage_evidence(engine, used),
         ),
-        rank=Rank(dp=dp) if dp is not None and len(engine.dps) > 1 else WHOLE,
+        rank=engine.rank_to_name(dp),
         since=waiting[0].at.seen.at,
         limits=("why the head is not admitted (longer than the pool, grammar, LoRA, a lock) is not reported",),
         next=(f"pdctl logs {engine.name}", f"pdctl stacks {engine.name}", "pdctl explain queue-head-blocked"),

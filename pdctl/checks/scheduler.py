@@ -200,7 +200,7 @@ def wedged(engine: EngineView, dp: int | None, evidence: Evidence, sure: bool) -
         f"requests run on {engine.name} but no token comes out",
         confidence=Confidence.CERTAIN if sure else Confidence.LIKELY,
         evidence=(evidence, Evidence("no scheduled or generated token, batch line or KV growth meanwhile"), *more),
-        rank=Rank(dp=dp) if dp is not None and len(engine.dps) > 1 else WHOLE,
+        rank=engine.rank_to_name(dp),
         limits=("where the batch hangs is not reported: two stack dumps some seconds apart tell",),
         next=(f"pdctl stacks {engine.name}", "pdctl explain engine-wedged"),
     )

@@ -30,7 +30,7 @@ def pinned_settled(window: Window, cluster: Cluster) -> bool:
         return True
     if window.seconds < LEAST_S:
         return False
-    verdicts = tuple(judge_pinned(window, cluster))
+    verdicts = judge_pinned(window, cluster)
     if any(isinstance(v, Finding) and v.confidence == Confidence.CERTAIN for v in verdicts):
         return True
     if not changing(view_of(window, cluster)) and sure(judge(window, cluster, modules=EXPLAINING).findings, window):

@@ -26,6 +26,7 @@ from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.model.engine import EngineMetrics, Gauge, LoadRow, Loads, ServerInfo, parse_release
 from pdctl.model.events import Event, Kind, Log
+from pdctl.model.rank import WHOLE, Rank
 from pdctl.model.window import At, Window
 
 # Counters of requests that finished or moved on; health probes are left out of the first three by the engine itself.
@@ -79,6 +80,10 @@ class EngineView:
     def one_of_several(self, dp: int | None) -> bool:
         """Whether ``dp`` names one of several ranks, so that the engine's totals are not its own."""
         return dp is not None and len(self.dps) > 1
+
+    def rank_to_name(self, dp: int | None) -> Rank:
+        """The rank a finding names: the one of several, else the whole engine."""
+        return Rank(dp=dp) if self.one_of_several(dp) else WHOLE
 
     def live(self, queue: Gauge, dp: int | None, since: float = 0.0) -> tuple[Count, ...]:
         """Readings of a queue that are true at their instant (see ``fresh_rows``), from ``since`` on."""
