@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from labkit import ROOT, UNITS, Run, wait_answers
-from machines import HERE, Lab, why_not
+from machines import HERE, Lab, Machine, why_not
 
 from pdctl.model.answer import Answer, Fact
 from pdctl.model.ask import CommandAsk
@@ -83,7 +83,15 @@ def run(hosts: Hosts) -> Run:
 
 @pytest.fixture
 def engines(lab: Lab) -> Lab:
-    """The lab, with both engines answering."""
-    for host, port in (("h1", 30000), ("h2", 30001)):
+    """The lab, with both engines answering and no restart by systemd on their record, whatever ran before."""
+    for host, unit, port in (("h1", "pd-prefill", 30000), ("h2", "pd-decode", 30001)):
+        with_a_clean_record(lab[host], unit)
         wait_answers(lab[host], port)
     return lab
+
+
+def with_a_clean_record(machine: Machine, unit: str) -> None:
+    """A test that kills an engine leaves NRestarts behind, which is ``unit-flapping`` to every test after it."""
+    if machine.run("systemctl", "show", "-p", "NRestarts", "--value", unit, check=False).strip() not in ("", "0"):
+        for words in (("stop", unit), ("reset-failed", unit), ("start", unit)):
+            machine.run("systemctl", *words, check=False)
