@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pdctl.errors import CaptureError
-from pdctl.model.answer import Answer, Fact
+from pdctl.keep import Keeper, keeping
+from pdctl.model.answer import Fact
 from pdctl.model.ask import CommandAsk
-from pdctl.model.cluster import Cluster, Instance, Role
+from pdctl.model.cluster import LOCAL, Cluster, Instance, Role
 from pdctl.model.window import Window
 
 if TYPE_CHECKING:
     from pdctl.gather import Gatherer
-    from pdctl.hostside import HostSide
-    from pdctl.reach.capture_write import CaptureWriter
+    from pdctl.looks.side import HostSide
     from pdctl.reach.clock import Clock
     from pdctl.reach.hosts import Hosts
     from pdctl.sample import SamplePlan
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 ENGINE_EACH = (Fact.METRICS, Fact.LOADS)
 ENGINE_ONCE = (Fact.SERVER_INFO,)
 LOG_BYTES = 8_000_000  # of the end of a log file
-KEPT = 8  # recordings kept without being asked for
-LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +61,7 @@ def watch(cluster: Cluster, look: Look, clock: Clock | None = None) -> Looked:
 
     clock = clock or SystemClock()
     with ExitStack() as stack:
-        hosts = stack.enter_context(Hosts(with_local(cluster), clock=clock))
+        hosts = stack.enter_context(Hosts(cluster.with_local(), clock=clock))
         keeper = stack.enter_context(keeping(look.record, cluster))
         gatherer = stack.enter_context(
             Gatherer(cluster, clock=clock, commands=hosts, via=hosts.dial, on_answer=keeper.add)
@@ -88,7 +83,7 @@ def watch(cluster: Cluster, look: Look, clock: Clock | None = None) -> Looked:
 
 def host_side(cluster: Cluster, hosts: Hosts, gatherer: Gatherer, keeper: Keeper, stack: ExitStack) -> HostSide | None:
     """A look at the hosts in step with the gatherer's, None where no instance's host is known."""
-    from pdctl.hostside import HostSide
+    from pdctl.looks.side import HostSide
 
     side = HostSide(cluster, hosts, gatherer, keeper.add)
     stack.callback(side.close)
@@ -133,17 +128,6 @@ def has_log(instance: Instance, cluster: Cluster) -> bool:
     return bool(instance.log) or bool(instance.unit and any(h.name == instance.host for h in cluster.hosts))
 
 
-def with_local(cluster: Cluster) -> Cluster:
-    """The cluster with this machine as a host, for files of instances that name none."""
-    from dataclasses import replace
-
-    from pdctl.model.cluster import Host
-
-    if any(host.name == LOCAL for host in cluster.hosts):
-        return cluster
-    return replace(cluster, hosts=(*cluster.hosts, Host(LOCAL)))
-
-
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
     """Says on stderr how far it is, at a terminal only, and wipes it when done."""
@@ -160,64 +144,3 @@ def progress() -> Iterator[Callable[[str], None]]:
     finally:
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
-
-
-# --- keeping what was seen -----------------------------------------------------------------------------------------
-
-
-class Keeper:
-    """Writes answers to a capture; when the disk does not take them, says so once and the looking goes on."""
-
-    def __init__(self, writer: CaptureWriter | None, path: Path | None) -> None:
-        self._writer = writer
-        self.path = path
-        self.notes: list[str] = []
-
-    def add(self, answer: Answer) -> None:
-        self._guarded(lambda writer: writer.add(answer))
-
-    def close(self) -> None:
-        self._guarded(lambda writer: writer.close())
-
-    def _guarded(self, act: Callable[[CaptureWriter], None]) -> None:
-        if self._writer is None:
-            return
-        try:
-            act(self._writer)
-        except CaptureError as error:
-            self.notes.append(f"recording stopped: {error.message}")
-            self._writer = None
-
-
-@contextmanager
-def keeping(path: Path | None, cluster: Cluster) -> Iterator[Keeper]:
-    """A keeper that writes to ``path`` (raises CaptureError when it can't be made), or nowhere."""
-    if path is None:
-        yield Keeper(None, None)
-        return
-    from pdctl.reach.capture_write import CaptureWriter
-
-    keeper = Keeper(CaptureWriter(path, cluster), path)
-    try:
-        yield keeper
-    finally:
-        keeper.close()
-
-
-def default_record(cluster: Cluster, now: datetime) -> Path | None:
-    """Where a look is kept when nobody said where: below the user's state folder, the newest few. None where there is
-    no such folder to write to: looking goes before keeping."""
-    home = os.environ.get("XDG_STATE_HOME") or (f"{os.environ['HOME']}/.local/state" if "HOME" in os.environ else "")
-    if not home:
-        return None
-    folder = Path(home) / "pdctl" / "captures"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in sorted((p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime)[: -KEPT + 1]:
-            shutil.rmtree(old, ignore_errors=True)
-    except OSError:
-        return None
-    if not os.access(folder, os.W_OK):
-        return None
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in cluster.name) or "cluster"
-    return folder / f"{safe}-{now:%Y%m%dT%H%M%S.%f}Z"

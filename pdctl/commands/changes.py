@@ -28,7 +28,7 @@ from pdctl.errors import UsageError
 from pdctl.exits import FailOn
 
 if TYPE_CHECKING:
-    from pdctl.changelook import Looked
+    from pdctl.looks.changes import Looked
     from pdctl.model.change_view import Timeline
     from pdctl.model.cluster import Instance
     from pdctl.model.finding import Report
@@ -69,7 +69,7 @@ def changes(
 def _looked(
     what: Target, wanted: Sequence[Instance], since: str, timeout: float, record: Path | None, logs: bool
 ) -> Looked:
-    from pdctl.changelook import look_recorded, look_since
+    from pdctl.looks.changes import look_recorded, look_since
     from pdctl.model.when import SAID
 
     try:
@@ -82,8 +82,8 @@ def _looked(
 
 def _timeline(looked: Looked, what: Target, wanted: Sequence[Instance]) -> Timeline:
     """The time line of these instances and their hosts."""
-    from pdctl.changelook import skews
     from pdctl.checks.changes import timeline_of
+    from pdctl.looks.changes import skews
 
     cluster = replace(what.cluster, instances=tuple(wanted))
     one = looked.clocks.get("")  # a recording's only clock

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pdctl.checks.stages import Chosen
-    from pdctl.checkup import Order
+    from pdctl.checkup.run import Order
     from pdctl.model.checkrun import CheckRun
 
 DEADLINE_S = 20.0
@@ -168,7 +168,7 @@ def _order(
     chosen: Chosen, what: Target, seconds: float | None, interval: float, timeout: float, deadline: float,
     remember: float | None, evidence: Path | None, fail_on: FailOn,
 ) -> Order:  # fmt: skip
-    from pdctl.checkup import Order
+    from pdctl.checkup.run import Order
 
     if evidence is not None and what.capture is not None:
         raise UsageError("--record-on-fail makes a recording, and --from is one", "Give one of them.")
@@ -186,7 +186,7 @@ def _order(
 
 
 def _run(what: Target, order: Order) -> CheckRun:
-    from pdctl import checkup
+    from pdctl.checkup import run as checkup
 
     if what.capture is not None:
         from pdctl.replay import read_window

@@ -130,8 +130,8 @@ def _look(
 
 def _side(source: str, window: Window, cluster: Cluster) -> Side:
     from pdctl.checks import judge
+    from pdctl.checkup.mutes import applied
     from pdctl.model.comparison import Side
-    from pdctl.mutes import applied
 
     report, _ = applied(judge(window, cluster), cluster)
     return Side(source, window.start, window.end, window.samples(), report)

@@ -27,10 +27,10 @@ from pdctl.errors import UsageError
 from pdctl.exits import FailOn
 
 if TYPE_CHECKING:
+    from pdctl.looks.scripts import Options, Seen
     from pdctl.model.cluster import Cluster, Instance
     from pdctl.model.finding import Report
     from pdctl.model.script_view import Shown
-    from pdctl.scriptlook import Options, Seen
 
 FINDINGS = ("script-drift", "live-drift", "role-mismatch")
 NO_SCRIPT = 'script = "/opt/serve/prefill.sh" in its [[instance]], or compare files: pdctl diff HOST:PATH HOST:PATH.'
@@ -78,7 +78,7 @@ def diff(
     Without a name: every instance's script against its backup and its process, and prefill against decode where they
     must agree. With two instances: one against the other. With two files, PATH or HOST:PATH: these. Differences are
     those of meaning: variables and flags; order, quoting and comments do not count."""
-    from pdctl.scriptlook import Options
+    from pdctl.looks.scripts import Options
 
     options = Options(at, against, text, live, listing)
     names = what or []
@@ -95,11 +95,11 @@ def diff(
         report = _report(seen, looked.cluster, wanted, options)
         report = report if names else _with_left_out(report, looked, wanted)
         if len(names) == 2:
-            from pdctl.scriptlook import pair_shown
+            from pdctl.looks.scripts import pair_shown
 
             shown = pair_shown(seen, looked.cluster, wanted, options)
         else:
-            from pdctl.scriptlook import own_shown
+            from pdctl.looks.scripts import own_shown
 
             shown = own_shown(seen, looked.cluster, wanted, options)
     _out(report, shown, seen, exit_code, output, fail_on, ascii_only)
@@ -130,7 +130,7 @@ def _is_file(name: str) -> bool:
 def _seen(
     looked: Target, wanted: Sequence[Instance], options: Options, timeout: float, record: Path | None
 ) -> Seen:  # fmt: skip
-    from pdctl.scriptlook import look_now, look_recorded
+    from pdctl.looks.scripts import look_now, look_recorded
 
     if looked.capture is not None:
         return look_recorded(looked.capture, wanted)
@@ -139,8 +139,8 @@ def _seen(
 
 def _report(seen: Seen, cluster: Cluster, wanted: Sequence[Instance], options: Options) -> Report:
     """What is judged of it. The baseline that was asked for is the one the script is judged against."""
+    from pdctl.looks.scripts import judged_against
     from pdctl.model.answer import Fact
-    from pdctl.scriptlook import judged_against
 
     with_script = [i for i in wanted if i.script or seen.window.asked(i.name, Fact.SCRIPT)]
     report = judged(
@@ -180,8 +180,8 @@ def _files(
     """Two files anywhere. An inventory is only needed for the hosts it names."""
     from pdctl.commands.common import find_inventory
     from pdctl.inventory.toml import read_cluster
+    from pdctl.looks.scripts import files_shown
     from pdctl.model.cluster import Cluster
-    from pdctl.scriptlook import files_shown
 
     try:
         cluster = read_cluster(*find_inventory(config))

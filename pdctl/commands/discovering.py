@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def found_on(specs: Sequence[str], name: str, *, become: bool, timeout: float) -> Discovered:
     """What was found on the hosts. Routers' own lists of workers say under which address an engine is known; what
     engines say of themselves is noted. Raises UsageError for what names no host."""
-    from pdctl.discover import discover
     from pdctl.inventory.discovery import cluster_of_hosts, hosts_of
+    from pdctl.looks.discover import discover
 
     try:
         hosts = hosts_of(specs, "sudo" if become else None)

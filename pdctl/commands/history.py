@@ -11,13 +11,13 @@ from pdctl.commands.common import AsciiOpt, Output, OutputOpt
 from pdctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from pdctl.journal import Entry
+    from pdctl.execute.journal import Entry
     from pdctl.render.history import Past, Row
 
 
 def _runs(incomplete: str) -> list[str]:
-    from pdctl import journal
     from pdctl.errors import PdctlError
+    from pdctl.execute import journal
 
     try:
         return [name for e in journal.read().entries if (name := e.text("run") or "").startswith(incomplete) and name]
@@ -40,7 +40,7 @@ def history(
     """Show what pdctl changed from this machine: restarts and script edits, by whom, when, how each ended.
 
     The journal is ~/.local/state/pdctl/journal.jsonl; each host's syslog has one line for each act as well."""
-    from pdctl import journal
+    from pdctl.execute import journal
 
     read = journal.read()
     groups = _groups(read.entries)

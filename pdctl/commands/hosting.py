@@ -50,8 +50,8 @@ def judged(
     from pdctl import outlet
     from pdctl.checks import judge
     from pdctl.checks.host_seeing import unseen
+    from pdctl.checkup.mutes import applied
     from pdctl.model.finding import by_weight
-    from pdctl.mutes import applied
 
     report = judge(window, cluster, only=tuple(only))
     missing = unseen(window, instances, needs, dict(why))

@@ -51,8 +51,9 @@ def look_at(
 
         window = sourced(read_window(what.capture), what.cluster)
         return Seen(window, lines=[window.note] if window.note else [])
+    from pdctl.keep import default_record
     from pdctl.reach.clock import SystemClock
-    from pdctl.watch import Look, default_record, watch
+    from pdctl.watch import Look, watch
 
     kept = record or (default_record(what.cluster, SystemClock().wall()) if keep and what.demo is None else None)
     look = Look(interval, seconds, timeout, deadline, kept, stop, hosts=hosts and what.demo is None)
@@ -66,7 +67,7 @@ def sourced(window: Window, cluster: Cluster) -> Window:
 
     if not window.subjects(Fact.SCRIPT):
         return window
-    from pdctl.filelook import with_sources
+    from pdctl.looks.files import with_sources
 
     return with_sources(window, cluster)
 
@@ -74,8 +75,8 @@ def sourced(window: Window, cluster: Cluster) -> Window:
 def muted(report: Report, what: Target, lines: list[str]) -> Report:
     """The report with what somebody muted marked as that, and what is to be said of mutes added to ``lines``. A live
     report is noted, for a mute to start from; a demo has neither."""
-    from pdctl.lastfound import note_found
-    from pdctl.mutes import applied
+    from pdctl.checkup.lastfound import note_found
+    from pdctl.checkup.mutes import applied
 
     if what.demo is not None:
         return report

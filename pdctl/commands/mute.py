@@ -127,7 +127,7 @@ def _made(
     who: str | None, sticky: bool,
 ) -> list[Mute]:  # fmt: skip
     """The mutes asked for. Raises UsageError for what is missing, and for an instance there is not."""
-    from pdctl.lastfound import last_found
+    from pdctl.checkup.lastfound import last_found
     from pdctl.model.mute import Mute
 
     for given, option, example in ((on, "--on", "prefill-0"), (seconds, "--for", "2h"), (why, "--why", "'INC-42'")):
@@ -149,7 +149,7 @@ def _made(
 
 def _mute(mutes: list[Mute], cluster: Cluster, now: datetime, shared: bool) -> None:
     from pdctl import outlet
-    from pdctl.mutes import add
+    from pdctl.checkup.mutes import add
 
     path = add(mutes, cluster, now, shared=shared)
     for made in mutes:
@@ -189,7 +189,7 @@ def _me() -> str:
 
 def _lift(cluster: Cluster, finding: str, on: Sequence[str]) -> None:
     from pdctl import outlet
-    from pdctl.mutes import lift
+    from pdctl.checkup.mutes import lift
 
     gone = lift(cluster, finding, tuple(on))
     if not gone:
@@ -203,7 +203,7 @@ def _lift(cluster: Cluster, finding: str, on: Sequence[str]) -> None:
 def _show(cluster: Cluster, now: datetime, output: Output, ascii_only: bool) -> None:
     """What is muted now, what comes first to its end first."""
     from pdctl import outlet
-    from pdctl.mutes import mutes_of
+    from pdctl.checkup.mutes import mutes_of
 
     found = mutes_of(cluster)
     for note in found.notes:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pdctl.model.probe import Trial
     from pdctl.model.probe_plan import ProbePlan
     from pdctl.plans.probe import Wish
-    from pdctl.probing import Probed, Probing
+    from pdctl.probing.run import Probed, Probing
 
 GENTLE_S, LOADED_S = 60.0, 300.0  # the deadline unless given
 
@@ -134,7 +134,7 @@ def probe(
     from pdctl.commands.probe_out import emit_comparison, emit_plan, emit_probe
     from pdctl.commands.probe_out import save as save_probe
     from pdctl.plans.probe import Wish
-    from pdctl.probing import How, Probing
+    from pdctl.probing.run import How, Probing
 
     if compare is not None:
         emit_comparison(*compare, output, ascii_only=ascii_only, fail_on=fail_on)
@@ -197,8 +197,8 @@ def _known(cluster: Cluster, names: Sequence[str]) -> None:
 
 def _record(what: Target, record: Path | None, no_record: bool) -> Path | None:
     """Where the raw answers are kept."""
+    from pdctl.keep import default_record
     from pdctl.reach.clock import SystemClock
-    from pdctl.watch import default_record
 
     if record is not None or no_record or what.demo is not None:
         return record

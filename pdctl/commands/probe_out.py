@@ -29,7 +29,7 @@ class Result:
     ) -> None:
         from pdctl.checks.only_probe import judge_only_probe
         from pdctl.checks.probe_matrix import attempts_of, matrix_of
-        from pdctl.mutes import applied
+        from pdctl.checkup.mutes import applied
 
         left_out = [(row.to, row.trial, row.why) for row in plan.left_out] if plan is not None else []
         self.plan = plan

@@ -88,7 +88,7 @@ def _seen(
 
         window = read_window(what.capture)
         return window, {}, [window.note] if window.note else []
-    from pdctl.hostlook import HostPlan, looking
+    from pdctl.looks.hosts import HostPlan, looking
 
     with looking(what.cluster, wanted, HostPlan(timeout, record)) as look:
         look.units()

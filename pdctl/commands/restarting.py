@@ -176,7 +176,7 @@ def _said(name: str) -> str:
 
 def _unfinished(cluster: Cluster) -> Iterator[str]:
     """An earlier run of this cluster that did not come to its end."""
-    from pdctl import journal
+    from pdctl.execute import journal
     from pdctl.execute.record import last_run
 
     run = last_run(journal.read().entries, cluster.name)
@@ -207,7 +207,7 @@ def _saved(path: Path, cluster: Cluster) -> Plan:
 
 def _found(cluster: Cluster, run_id: str | None) -> Run:
     """The run to go on with. Raises UsageError where there is none, or it cannot be gone on with."""
-    from pdctl import journal
+    from pdctl.execute import journal
     from pdctl.execute.record import last_run, runs_of
 
     entries = journal.read().entries
@@ -227,8 +227,8 @@ def _found(cluster: Cluster, run_id: str | None) -> Run:
 
 
 def _carried(world: OpenWorld, plan: Plan, run: Run | None, how: How) -> Outcome:
-    from pdctl import journal
     from pdctl.commands.restart_progress import teller
+    from pdctl.execute import journal
     from pdctl.execute.record import Record
     from pdctl.execute.run import carry_out
     from pdctl.reach.lock import new_owner

@@ -79,15 +79,15 @@ class Sampler:
     def _live(self) -> Generator[Round]:
         """The rounds of a live cluster."""
         from pdctl.gather import Gatherer
+        from pdctl.keep import keeping
         from pdctl.reach.clock import SystemClock
         from pdctl.reach.hosts import Hosts
         from pdctl.sample import sample as sampling
-        from pdctl.watch import keeping, with_local
 
         cluster, clock = self.plan.cluster, SystemClock()
         fresh: Round = []
         with ExitStack() as stack:
-            hosts = stack.enter_context(Hosts(with_local(cluster), clock=clock))
+            hosts = stack.enter_context(Hosts(cluster.with_local(), clock=clock))
             keeper = stack.enter_context(keeping(self.plan.record, cluster))
             self.notes = keeper.notes
             asked = Gatherer(cluster, clock=clock, commands=hosts, via=hosts.dial, on_answer=keeper.add)

@@ -45,7 +45,7 @@ def backup(
     ascii_only: AsciiOpt = False,
 ) -> None:
     """Keep a copy beside the script, named by the time, with its mode and owner. No file is ever overwritten."""
-    from pdctl.scriptedit import backed_up
+    from pdctl.execute.script_edit import backed_up
 
     how = How(config, yes, dry_run, False, timeout, form, ascii_only)
     run(context, what, "backup", how, lambda rewriter, bench, now: backed_up(bench, now))
@@ -68,8 +68,8 @@ def restore(
     ascii_only: AsciiOpt = False,
 ) -> None:
     """Put a backup in the script's place. What is replaced is backed up first."""
-    from pdctl.scriptedit import restored
-    from pdctl.scriptlook import Options
+    from pdctl.execute.script_edit import restored
+    from pdctl.looks.scripts import Options
 
     if kept is not None and at is not None:
         raise UsageError("a backup is named, or found by --at", "Give one of them.")
@@ -134,7 +134,7 @@ def flag(
 
     Without a value it is a switch; several values are given one after the other. After -- nothing is taken for an
     option of pdctl: pdctl script flag INSTANCE -- --config serve.yaml."""
-    from pdctl.scriptedit import edited, flag_edit
+    from pdctl.execute.script_edit import edited, flag_edit
 
     name, values = _option(context.args)
     how = How(config, yes, dry_run, restart, timeout, form, ascii_only)
@@ -158,7 +158,7 @@ def _option(words: list[str]) -> tuple[str, list[str]]:
 def _edit_variable(
     context: typer.Context, what: str, act: str, name: str, value: str | None, how: How
 ) -> NoReturn:  # fmt: skip
-    from pdctl.scriptedit import edited, variable_edit
+    from pdctl.execute.script_edit import edited, variable_edit
 
     edit = variable_edit(name, value)
     run(context, what, act, how, lambda rewriter, bench, now: edited(bench, edit, now))

@@ -17,9 +17,9 @@ from pdctl.errors import UsageError
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from pdctl.execute.rewrite import Done, Rewriter
+    from pdctl.execute.script_edit import Bench, Proposal
     from pdctl.model.cluster import Cluster
-    from pdctl.rewrite import Done, Rewriter
-    from pdctl.scriptedit import Bench, Proposal
 
 SCHEMA = "pdctl.script/1"
 LATER = "Nothing changes until the co-restart: prefill, then decode, then router."
@@ -48,8 +48,8 @@ class How:
 
 def run(context: typer.Context, what: str, act: str, how: How, propose: Propose) -> NoReturn:
     """Reads, proposes, shows, checks, asks, writes, verifies, says what comes next."""
+    from pdctl.execute.script_edit import bench
     from pdctl.reach.clock import SystemClock
-    from pdctl.scriptedit import bench
 
     restart = _restart_of(context) if how.restart else None
     with bench(_cluster(how.config), what, how.timeout) as (rewriter, found):

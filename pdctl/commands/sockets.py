@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pdctl.hostlook import HostLook
+    from pdctl.looks.hosts import HostLook
     from pdctl.model.cluster import Instance
     from pdctl.model.window import Window
 
@@ -94,7 +94,7 @@ def _seen(
 
         window = read_window(what.capture)
         return window, {}, [window.note] if window.note else []
-    from pdctl.hostlook import HostPlan, looking
+    from pdctl.looks.hosts import HostPlan, looking
 
     with looking(what.cluster, wanted, HostPlan(timeout, record)) as look:
         _first(look)

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from pdctl.looks.stacks import StackPlan
     from pdctl.model.cluster import Instance
     from pdctl.model.host_view import StackView
     from pdctl.model.window import Window
     from pdctl.render.look import Look
-    from pdctl.stacklook import StackPlan
 
 FINDINGS = ("ranks-diverged", "device-hang", "stacks-partial", "scheduler-stopped")
 ROUTER_LIMIT = "its work is done in native (Rust) threads, of which py-spy shows nothing: no stack was taken"
@@ -83,10 +83,10 @@ def stacks(
 
     Uses the py-spy of the engine's own environment or of its host, else puts a copy there for the moment. Processes are
     not stopped for it, except with --native."""
+    from pdctl.looks.stacks import StackPlan
     from pdctl.model.answer import Fact
     from pdctl.reach.pyspy import DumpPlan
     from pdctl.render.stacks import stacks_value
-    from pdctl.stacklook import StackPlan
 
     form = _form(raw or with_locals, folded, output)
     plan = StackPlan(count, apart, DumpPlan(timeout, with_locals, native))
@@ -156,9 +156,9 @@ class _Seen:
         return window
 
     def _live(self, what: Target, plan: StackPlan, record: Path | None) -> Window:
-        from pdctl.hostlook import HostPlan, looking
+        from pdctl.looks.hosts import HostPlan, looking
+        from pdctl.looks.stacks import dumping
         from pdctl.model.answer import Fact
-        from pdctl.stacklook import dumping
 
         with looking(what.cluster, self._wanted, HostPlan(max(90.0, 2 * plan.dump.timeout_s), record)) as look:
             look.on_answer = lambda a: (

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from pdctl import journal
-from pdctl.journal import Entry
+from pdctl.execute import journal
+from pdctl.execute.journal import Entry
 from pdctl.model.plan import End, Owner, Plan, Point, Standing, State, Step, StepResult
 
 BEGUN, RESUMED, DONE, STOPPED = "restart-begun", "restart-resumed", "restart-done", "restart-stopped"

@@ -14,8 +14,8 @@ from pdctl.execute.seeing import identities_of_kin, identity_of_unit
 from pdctl.execute.survey_hosts import sites_of
 from pdctl.execute.world import OpenWorld
 from pdctl.facts import asks_ground
-from pdctl.filelook import FileLook, places_of, with_sources
-from pdctl.hostlook import HostLook, HostPlan
+from pdctl.looks.files import FileLook, places_of, with_sources
+from pdctl.looks.hosts import HostLook, HostPlan
 from pdctl.model.answer import Answer, Fact, Missed, Seen
 from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.model.engine import Loads, ServerInfo

@@ -9,7 +9,7 @@ from pdctl.facts.base import Unreadable
 from pdctl.facts.kin import kin_of
 from pdctl.facts.proc_listing import Listed, read_listing
 from pdctl.facts.titles import CONTROLLER, DETOKENIZER, MAIN, SCHEDULER, TOKENIZER, part_of
-from pdctl.hostlook import HostLook
+from pdctl.looks.hosts import HostLook
 from pdctl.model.answer import Answer, Why
 from pdctl.model.ask import CommandAsk
 from pdctl.model.cluster import Cluster, Host, Instance

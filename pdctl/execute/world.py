@@ -19,7 +19,6 @@ from pdctl.model.window import Window
 from pdctl.plans.restart import host_of
 from pdctl.reach.clock import Clock, SystemClock
 from pdctl.reach.hosts import Hosts
-from pdctl.watch import with_local
 
 AT_ONCE = 8  # generations
 
@@ -53,7 +52,7 @@ class OpenWorld:
     """The real one. Use it as a context manager."""
 
     def __init__(self, cluster: Cluster, *, clock: Clock | None = None, lock_path: str) -> None:
-        self.cluster = with_local(cluster)
+        self.cluster = cluster.with_local()
         self.clock: Clock = clock or SystemClock()
         self.lock_path = lock_path
         self._stack = ExitStack()

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from pdctl.inventory.rules import ssh_fault
 from pdctl.inventory.workers import LOOPBACK, Target, named_targets
-from pdctl.model.cluster import Cluster, Host, Instance, Role
+from pdctl.model.cluster import LOCAL, Cluster, Host, Instance, Role
 from pdctl.model.served import HostSeen, Served
 
-LOCAL = "local"
 PORTS = {"sglang": 30000, "router": 30000, "vllm": 8000}
 BIND = {"sglang": "127.0.0.1", "router": "0.0.0.0", "vllm": "0.0.0.0"}
 PROMETHEUS_PORT = 29000

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from queue import Empty, SimpleQueue
@@ -24,14 +24,13 @@ from pdctl.facts.log import HEAD, journal_denial
 from pdctl.logbook.sources import END, Source, clock_of
 from pdctl.model.answer import Answer, Why
 from pdctl.model.ask import CommandAsk
-from pdctl.model.cluster import Cluster, Host, Instance
+from pdctl.model.cluster import LOCAL, Cluster, Host, Instance
 from pdctl.model.log_filter import Moment, in_clock
 from pdctl.reach.clock import Clock
 from pdctl.reach.command import Stop
 from pdctl.reach.hosts import Hosts
 from pdctl.reach.log_file import LONGEST_LINE
 
-LOCAL = "local"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PARALLEL = 16
 SAID_FROM = 1.0  # seconds of skew from which on it is said
@@ -60,8 +59,7 @@ class LogHosts:
     said. Use it as a context manager: leaving it ends what still runs on the hosts."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
-        have = any(host.name == LOCAL for host in cluster.hosts)
-        self._cluster = cluster if have else replace(cluster, hosts=(*cluster.hosts, Host(LOCAL)))
+        self._cluster = cluster.with_local()
         self._clock = clock
         self._hosts = Hosts(self._cluster, clock=clock)
         self._clocks: dict[str, HostClock] = {}

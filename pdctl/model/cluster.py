@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+LOCAL = "local"  # this machine, as a host
 
 
 class Role(StrEnum):
@@ -74,6 +76,12 @@ class Cluster:
     instances: tuple[Instance, ...]
     hosts: tuple[Host, ...] = ()
     source: str = "command line"
+
+    def with_local(self) -> Cluster:
+        """The cluster with this machine as a host, for files of instances that name none."""
+        if any(host.name == LOCAL for host in self.hosts):
+            return self
+        return replace(self, hosts=(*self.hosts, Host(LOCAL)))
 
     def instance(self, name: str) -> Instance | None:
         return next((i for i in self.instances if i.name == name), None)

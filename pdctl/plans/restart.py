@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
 
 from pdctl.errors import UsageError
-from pdctl.model.cluster import Cluster, Host, Instance, Role
+from pdctl.model.cluster import LOCAL, Cluster, Host, Instance, Role
 from pdctl.model.plan import Act, Ground, Plan, Step, Wish
 from pdctl.plans.restart_notes import notes_of, unchecked_of
 from pdctl.plans.restart_rules import refusals_of
 
 ORDER = (Role.PREFILL, Role.DECODE, Role.ROUTER)
-LOCAL = "local"
+
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 ENGINE_READY = ("a new process", "health", "metrics", "version", "a real generation")
 ROUTER_READY = ("a new process", "health", "metrics", "its workers registered", "a real generation through it")

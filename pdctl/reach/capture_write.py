@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -144,35 +144,6 @@ class CaptureWriter:
                 said = json.loads(line)
                 if said["file"] is not None:
                     yield said["file"], said["sha256"]
-
-
-class Recorder:
-    """A capture being written beside sampling that must not end because a disk is full: the first failure is handed to
-    ``complain`` (one line, with what was kept) and nothing more is recorded. ``trouble`` is that line, None before."""
-
-    def __init__(self, writer: CaptureWriter, complain: Callable[[str], None]) -> None:
-        self._writer = writer
-        self._complain = complain
-        self._count = 0
-        self.trouble: str | None = None
-
-    def add(self, answer: Answer) -> None:
-        """Records the answer, if recording still goes on. Never raises for what the disk does."""
-        if self.trouble is None:
-            self._try(lambda: self._writer.add(answer))
-            self._count += self.trouble is None
-
-    def close(self) -> None:
-        """Makes the capture whole, as far as the disk lets it."""
-        self._try(self._writer.close)
-
-    def _try(self, write: Callable[[], None]) -> None:
-        try:
-            write()
-        except CaptureError as error:
-            if self.trouble is None:
-                self.trouble = f"{error.message}; recording ends after {self._count} answers, looking goes on"
-                self._complain(self.trouble)
 
 
 @contextmanager

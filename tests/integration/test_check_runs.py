@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from lapse import Lapse, lapsing
 
-from pdctl import checkup, remember
 from pdctl.checks.stages import choose
-from pdctl.checkup import Order, check
+from pdctl.checkup import remember
+from pdctl.checkup import run as checkup
+from pdctl.checkup.remember import memory_path
+from pdctl.checkup.run import Order, check
 from pdctl.demo.scenes import Plan
 from pdctl.errors import Busy
 from pdctl.model.checkrun import CheckRun
 from pdctl.model.finding import Severity, Status
 from pdctl.reach.capture import open_capture
-from pdctl.remember import memory_path
 
 
 class Cron:

@@ -15,9 +15,10 @@ import pytest
 from lapse import Lapse, lapsing
 from small_cluster import small_cluster
 
-from pdctl import checkup, remember
 from pdctl.checks.stages import choose
-from pdctl.checkup import Order, check
+from pdctl.checkup import remember
+from pdctl.checkup import run as checkup
+from pdctl.checkup.run import Order, check
 from pdctl.cli import main
 from pdctl.demo.run import started
 from pdctl.inventory.toml import read_cluster

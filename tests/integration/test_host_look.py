@@ -16,13 +16,13 @@ import psutil
 import pytest
 from loopback_sshd import Sshd, free_port
 
-from pdctl.hostlook import HostLook, HostPlan, looking
+from pdctl.looks.hosts import HostLook, HostPlan, looking
+from pdctl.looks.stacks import StackLook, StackPlan, dumping
 from pdctl.model.answer import Fact, Missed
 from pdctl.model.cluster import Cluster, Host, Instance, Role
 from pdctl.model.host import Limits, Processes, Sockets, Stacks
 from pdctl.reach import local_sockets, pyspy
 from pdctl.reach.pyspy import DumpPlan
-from pdctl.stacklook import StackLook, StackPlan, dumping
 
 ENGINE = """
 import socket, sys, time, threading
@@ -153,7 +153,7 @@ def clumsy(engine: tuple[subprocess.Popen[bytes], int], tmp_path: Path, monkeypa
     )
     spy.chmod(0o755)
     monkeypatch.setattr(pyspy, "find_spy", lambda run, host, beside: pyspy.Spy(str(spy)))
-    monkeypatch.setattr("pdctl.stacklook.find_spy", lambda run, host, beside: pyspy.Spy(str(spy)))
+    monkeypatch.setattr("pdctl.looks.stacks.find_spy", lambda run, host, beside: pyspy.Spy(str(spy)))
 
 
 NATIVE = StackPlan(1, dump=DumpPlan(native=True))
@@ -196,7 +196,7 @@ def test_without_any_py_spy_each_rank_says_so(
     engine: tuple[subprocess.Popen[bytes], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, port = engine
-    monkeypatch.setattr("pdctl.stacklook.find_spy", lambda run, host, beside: pyspy.NoSpy("no py-spy on h"))
+    monkeypatch.setattr("pdctl.looks.stacks.find_spy", lambda run, host, beside: pyspy.NoSpy("no py-spy on h"))
     _, look = dumped(cluster_of(port), StackPlan(1))
     (seen,) = look.window().timeline("p", Fact.STACKS)
     assert isinstance(seen.got, Missed)
@@ -223,7 +223,7 @@ def test_a_copy_is_put_on_a_host_that_has_none_and_taken_away(
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh" / "config").write_text(sshd.config())
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setattr("pdctl.stacklook._interpreters", lambda rows, all_rows: [])
+    monkeypatch.setattr("pdctl.looks.stacks._interpreters", lambda rows, all_rows: [])
     monkeypatch.setattr(pyspy, "_FIND", "exit 127")
     with looking(
         cluster_of(port, Host("h", sshd.spec)), cluster_of(port, Host("h", sshd.spec)).instances, HostPlan()

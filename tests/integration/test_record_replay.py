@@ -11,11 +11,12 @@ import pytest
 from nasty import Nasty, Peer
 
 from pdctl.gather import Gatherer
+from pdctl.keep import Keeper
 from pdctl.model.answer import Fact, Seen, Why
 from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.model.engine import EngineMetrics, Gauge
 from pdctl.reach.capture import open_capture
-from pdctl.reach.capture_write import CaptureWriter, Recorder
+from pdctl.reach.capture_write import CaptureWriter
 from pdctl.reach.clock import SystemClock
 from pdctl.replay import read_window
 from pdctl.sample import SamplePlan, sample
@@ -60,15 +61,15 @@ def servers() -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("name", ["capture", "capture.tar.zst"])
 def test_what_was_recorded_says_what_was_seen(servers: Cluster, tmp_path: Path, name: str) -> None:
-    clock, said = SystemClock(), list[str]()
-    recorder = Recorder(CaptureWriter(tmp_path / name, servers), said.append)
+    clock = SystemClock()
+    recorder = Keeper(CaptureWriter(tmp_path / name, servers), tmp_path / name)
     good = Cluster("test", servers.instances[:2])
     with Gatherer(good, clock=clock, on_answer=recorder.add) as gatherer:
         live = list(sample(gatherer, PLAN, clock=clock))[-1]
     recorder.close()
     with open_capture(tmp_path / name) as capture:
         again = read_window(capture)
-    assert said == []
+    assert recorder.notes == []
     assert {o.fact for o in live.observations} == {Fact.METRICS, Fact.LOADS, Fact.SERVER_INFO}
     told = [(o.subject, o.fact, round(o.t, 6), o.got, o.status, o.ask) for o in live.observations]
     assert [(o.subject, o.fact, o.t, o.got, o.status, o.ask) for o in again.observations] == sorted(

@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 from loopback_sshd import Sshd
 
-from pdctl import journal
 from pdctl.errors import StepFailed, UsageError
-from pdctl.filelook import Place
+from pdctl.execute import journal
+from pdctl.execute.rewrite import Rewriter
+from pdctl.looks.files import Place
 from pdctl.model.cluster import Cluster, Host
 from pdctl.plans.script_write import Writing, digest_of, steps_of
 from pdctl.reach.clock import SystemClock
 from pdctl.reach.hosts import Hosts
 from pdctl.reach.ssh_config import SshConfig
 from pdctl.reach.ssh_link import Links
-from pdctl.rewrite import Rewriter
 
 OLD = b"#!/bin/bash\nexport X=1  # caf\xe9\npython3 -m sglang.launch_server --tp 2\n"
 NEW = OLD.replace(b"X=1", b"X=2")

@@ -379,10 +379,10 @@ def test_stacks_are_ended_at_their_deadline(pdctl: Pdctl, extra: Machine) -> Non
 
 
 def test_a_rank_that_dies_between_listing_and_asking(engines: Lab, tmp_path: Path) -> None:
-    from pdctl.hostlook import HostPlan, looking
     from pdctl.inventory.toml import read_cluster
+    from pdctl.looks.hosts import HostPlan, looking
+    from pdctl.looks.stacks import StackPlan, dumping
     from pdctl.model.answer import Fact, Missed
-    from pdctl.stacklook import StackPlan, dumping
 
     cluster = read_cluster(INVENTORY.format(user="", become=""), "test")
     decode = tuple(i for i in cluster.instances if i.name == "decode-0")

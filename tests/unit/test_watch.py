@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
-
-import pytest
 
 from pdctl.model.answer import Fact
 from pdctl.model.ask import CommandAsk, HttpAsk
 from pdctl.model.cluster import Cluster, Host, Instance, Role
 from pdctl.reach.capture import open_capture
-from pdctl.watch import KEPT, Look, default_record, has_log, log_ask, plan_of, watch
+from pdctl.watch import Look, has_log, log_ask, plan_of, watch
 
 CLUSTER = Cluster(
     "a/../b",
@@ -41,25 +38,6 @@ def test_an_instance_of_a_remote_host_is_asked_through_it_and_its_log_there() ->
     }
     (log,) = [a for a in plan.closing_asks(CLUSTER) if isinstance(a, CommandAsk) and a.fact == Fact.LOG]
     assert (log.host, log.become, log.argv[-1]) == ("gpu1", True, "/var/log/p.log")
-
-
-def test_a_recording_nobody_asked_for_goes_to_the_state_folder_and_only_the_newest_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    made = []
-    for second in range(KEPT + 3):
-        place = default_record(CLUSTER, datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC))
-        assert place is not None and place.parent == tmp_path / "pdctl" / "captures"
-        assert "/" not in place.name and place.name.startswith("a")
-        place.mkdir()
-        made.append(place)
-    assert len(list(made[0].parent.iterdir())) == KEPT
-
-
-def test_without_a_home_nothing_is_kept_and_looking_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOME")
-    assert default_record(CLUSTER, datetime(2026, 1, 1, tzinfo=UTC)) is None
 
 
 def test_a_look_at_dead_endpoints_ends_in_time_and_keeps_what_they_did_not_say(tmp_path: Path) -> None:

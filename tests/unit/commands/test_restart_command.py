@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pdctl import journal
 from pdctl.cli import main
+from pdctl.execute import journal
 from pdctl.plans.restart_rules import RULES
 
 INVENTORY = """

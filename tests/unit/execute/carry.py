@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sim import LOCK, Killed, Sim, owner
 
-from pdctl import journal
+from pdctl.execute import journal
 from pdctl.execute.events import Happening, Kind
 from pdctl.execute.record import Record, Run, last_run
 from pdctl.execute.run import carry_out

@@ -14,6 +14,7 @@ import pytest
 from carry import Story, all_done, long_after, nothing_silent
 from sim import Faults, Sim, owner, site
 
+from pdctl.execute import journal
 from pdctl.execute.record import last_run
 from pdctl.model.plan import End, Hold, Wish
 from pdctl.plans.restart import rest_of
@@ -212,7 +213,7 @@ def test_a_lock_may_be_taken_over_by_force_and_its_holder_can_act_no_more(tmp_pa
     assert getattr(state["other"], "end", None) is End.DONE, getattr(state["other"], "why", None)
     assert outcome is not None and outcome.end is End.FAILED
     assert len(sim.acts) == state["acts"]
-    run = last_run(__import__("pdctl.journal").journal.read(second.file).entries, "sim")
+    run = last_run(journal.read(second.file).entries, "sim")
     assert run is not None and run.forced and run.forced[0].startswith("other-restart: ")
 
 

@@ -10,7 +10,7 @@ import pytest
 from carry import Story
 from sim import Sim, owner, site
 
-from pdctl import journal
+from pdctl.execute import journal
 from pdctl.execute.record import Record, last_run, runs_of
 from pdctl.model.plan import End, Identity, Plan, State, StepResult, Wish
 
@@ -97,7 +97,7 @@ def test_a_result_that_cannot_be_read_counts_as_begun(story: Story) -> None:
 
 
 def test_a_journal_that_takes_no_more_stops_everything(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pdctl.journal import JournalError
+    from pdctl.execute.journal import JournalError
 
     written = []
 

@@ -23,7 +23,7 @@ from pdctl.errors import CaptureError
 from pdctl.model.answer import Answer, Fact, Why
 from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.reach.capture import open_capture
-from pdctl.reach.capture_write import CaptureWriter, Recorder
+from pdctl.reach.capture_write import CaptureWriter
 
 
 def written(path: Path, answers: object, cluster: Cluster = CLUSTER) -> Path:
@@ -236,25 +236,6 @@ def small_files(most: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_full_disk_ends_the_recording_and_not_the_run(tmp_path: Path) -> None:
-    said: list[str] = []
-    recorder = Recorder(CaptureWriter(tmp_path / "c", CLUSTER), said.append)
-    recorder.add(answer(0.0))
-    with small_files(4096):
-        for n in range(1, 50):
-            recorder.add(answer(float(n)))
-        recorder.close()
-    assert len(said) == 1
-    assert "cannot be recorded to: File too large; recording ends after" in said[0]
-    assert recorder.trouble == said[0]
-    with open_capture(tmp_path / "c") as capture:
-        answers = list(capture.answers())
-    assert 5 < len(answers) < 20
-    assert [each.t for each in answers] == [float(n) for n in range(len(answers))]
-    assert all(each.body == b"x 1\n" for each in answers)
-    assert capture.notes == ()
 
 
 def test_a_body_that_does_not_fit_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pdctl.facts.asks_files import Entry, HostTime
 from pdctl.facts.proc_listing import Listed
 from pdctl.facts.script_sources import followed, missing
 from pdctl.facts.titles import MAIN, ROUTER_PART, part_of
-from pdctl.hostlook import HostLook
+from pdctl.looks.hosts import HostLook
 from pdctl.model.answer import Answer, Fact, Observation, Seen, Why
 from pdctl.model.cluster import Cluster, Host, Instance
 from pdctl.model.host import ScriptFile

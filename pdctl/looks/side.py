@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from pdctl.gather import Gatherer
-from pdctl.hostlook import HostLook, HostPlan
+from pdctl.looks.hosts import HostLook, HostPlan
 from pdctl.model.answer import Answer, Observation
 from pdctl.model.cluster import Cluster
 from pdctl.model.window import Window
 from pdctl.reach.hosts import Hosts
-from pdctl.watch import with_local
 
 LIMITED = ("main", "scheduler", "router")
 PHASE_S = 8.0  # for one phase of asking: a host that hangs must not hold up the rest
@@ -25,7 +24,7 @@ class HostSide:
     def __init__(self, cluster: Cluster, hosts: Hosts, gatherer: Gatherer, keep: Callable[[Answer], None]) -> None:
         self._own = Gatherer(cluster, clock=gatherer.clock, commands=hosts, via=hosts.dial)
         self._own.started, self._own.started_at = gatherer.start(), gatherer.started_at
-        self._look = HostLook(with_local(cluster), cluster.instances, HostPlan(PHASE_S), hosts, self._own, keep)
+        self._look = HostLook(cluster.with_local(), cluster.instances, HostPlan(PHASE_S), hosts, self._own, keep)
 
     @property
     def placed(self) -> bool:
@@ -45,7 +44,7 @@ class HostSide:
         self._scripts()
 
     def _scripts(self) -> None:
-        from pdctl.filelook import FileLook, places_of
+        from pdctl.looks.files import FileLook, places_of
 
         places = places_of(self._look)
         if places:

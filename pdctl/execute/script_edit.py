@@ -11,18 +11,18 @@ from pdctl.checks.backups import backups_of
 from pdctl.checks.diff_view import diff_view, short_name
 from pdctl.checks.script_diff import compared
 from pdctl.errors import UsageError
+from pdctl.execute.rewrite import Rewriter, new_run
 from pdctl.facts.edit import Edited, Source, remove_flag, set_flag, set_variable, unset_variable
 from pdctl.facts.edit_text import Refused
 from pdctl.facts.script import script_of
 from pdctl.facts.script_sources import sources_of
-from pdctl.filelook import FileLook, Place, texts
-from pdctl.hostlook import HostLook, HostPlan, looking
+from pdctl.looks.files import FileLook, Place, texts
+from pdctl.looks.hosts import HostLook, HostPlan, looking
+from pdctl.looks.scripts import Options, Seen, baseline_of, place_of
 from pdctl.model.cluster import Cluster, Instance
 from pdctl.model.host import ScriptFile
 from pdctl.model.script_view import DiffView
 from pdctl.plans.script_write import Current, Writing, backup_name
-from pdctl.rewrite import Rewriter, new_run
-from pdctl.scriptlook import Options, Seen, baseline_of, place_of
 
 Edit = Callable[[Source], Edited]
 

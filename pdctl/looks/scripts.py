@@ -14,16 +14,15 @@ from pdctl.checks.script_diff import compared
 from pdctl.checks.script_drift import compared as drift_of
 from pdctl.checks.scripts import Scripts, scripts_of
 from pdctl.errors import UsageError
-from pdctl.filelook import FileLook, Place, places_of, texts, with_sources
-from pdctl.hostlook import HostPlan, looking
-from pdctl.model.cluster import Cluster, Host, Instance, Role
+from pdctl.looks.files import FileLook, Place, places_of, texts, with_sources
+from pdctl.looks.hosts import HostPlan, looking
+from pdctl.model.cluster import LOCAL, Cluster, Host, Instance, Role
 from pdctl.model.finding import Finding, Report, RuledOut, by_weight
 from pdctl.model.host import ScriptFile
 from pdctl.model.script_view import DiffView, Shown
 from pdctl.model.when import SAID, resolve
 from pdctl.model.window import Window
 from pdctl.reach.capture import Capture
-from pdctl.watch import LOCAL
 
 MATTERS = (Role.PREFILL, Role.DECODE)
 

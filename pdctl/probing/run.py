@@ -22,6 +22,7 @@ from pdctl.checks.probe_guard import suffering
 from pdctl.facts import read
 from pdctl.facts.asks import asks_for
 from pdctl.gather import Gatherer
+from pdctl.keep import Keeper, keeping
 from pdctl.model.answer import Answer, Fact, Observation, Seen, Why
 from pdctl.model.ask import HttpAsk
 from pdctl.model.cluster import Cluster, Instance
@@ -29,13 +30,13 @@ from pdctl.model.engine import Loads, ServerInfo
 from pdctl.model.probe import Attempt, Trial, row_of
 from pdctl.model.probe_plan import LeftOut, ProbePlan, Stage
 from pdctl.model.window import Window
+from pdctl.probing.trials import Progress, Trials
 from pdctl.reach.clock import Clock, SystemClock
 from pdctl.reach.hosts import Hosts
 from pdctl.reach.prober import HANG_AFTER, Prober
 from pdctl.reach.url import shown
 from pdctl.sample import sample
-from pdctl.trials import Progress, Trials
-from pdctl.watch import Keeper, Look, keeping, plan_of, with_local
+from pdctl.watch import Look, plan_of
 
 AFTER = 2  # rounds of asking once the requests are over
 AFTER_TROUBLE = 6.0  # seconds: a router counts a client that left for up to 5 s
@@ -85,7 +86,7 @@ class Probing:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            hosts = stack.enter_context(Hosts(with_local(self.cluster), clock=self.clock))
+            hosts = stack.enter_context(Hosts(self.cluster.with_local(), clock=self.clock))
             keeper = stack.enter_context(keeping(self.how.record, self.cluster))
             gatherer = Gatherer(self.cluster, clock=self.clock, commands=hosts, via=hosts.dial, on_answer=keeper.add)
             self._gatherer = stack.enter_context(gatherer)

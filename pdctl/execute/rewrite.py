@@ -10,9 +10,9 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pdctl import journal
 from pdctl.errors import PdctlError, StepFailed, UsageError
-from pdctl.filelook import Place
+from pdctl.execute import journal
+from pdctl.looks.files import Place
 from pdctl.model.answer import Answer, Why
 from pdctl.model.ask import CommandAsk
 from pdctl.plans.script_write import (

@@ -13,7 +13,7 @@ from typing import Any
 from pdctl.checks.base import found
 from pdctl.checks.host_seeing import unseen
 from pdctl.gather import Gatherer
-from pdctl.hostlook import HostLook, HostPlan
+from pdctl.looks.hosts import HostLook, HostPlan
 from pdctl.model.answer import Answer, Fact, Observation
 from pdctl.model.ask import Ask
 from pdctl.model.cluster import Cluster, Instance
@@ -83,8 +83,8 @@ def look_at_sockets(look: Look, window: Window, asked: bool) -> Seen:
 
 def look_at_stacks(look: Look, window: Window, asked: bool) -> Seen:
     """Two dumps of every scheduler rank."""
+    from pdctl.looks.stacks import StackPlan, dumping
     from pdctl.reach.pyspy import DumpPlan
-    from pdctl.stacklook import StackPlan, dumping
 
     engines = list(look.cluster.engines)
     timeout = min(10.0, max(LEAST_S, (look.left() - APART_S) / (DUMPS + 1)))
@@ -101,7 +101,7 @@ def send_probes(look: Look, window: Window, asked: bool) -> Seen:
     from pdctl.checks.probe_matrix import attempts_of
     from pdctl.model.probe import Trial
     from pdctl.plans.probe import Wish, plan_probe
-    from pdctl.probing import How, Probing
+    from pdctl.probing.run import How, Probing
 
     how = How(hang_after=min(HANG_S, max(1.0, look.left() - 2.0)), deadline_s=look.left())
     with Probing(look.cluster, how, clock=look.clock) as probing:
@@ -132,7 +132,6 @@ def _not_probed(cluster: Cluster, made: int, why: str) -> Finding:
 @contextmanager
 def _on_hosts(look: Look, instances: Sequence[Instance]) -> Iterator[HostLook]:
     """A look at hosts that counts its times from the start of the check and ends with it."""
-    from pdctl.watch import with_local
 
     assert look.hosts is not None
     gatherer = InTime(look.cluster, clock=look.clock, commands=look.hosts, via=look.hosts.dial)
@@ -140,7 +139,7 @@ def _on_hosts(look: Look, instances: Sequence[Instance]) -> Iterator[HostLook]:
     gatherer.started, gatherer.started_at = look.gatherer.start(), look.gatherer.started_at
     plan = HostPlan(timeout_s=max(LEAST_S, look.left()))
     with gatherer:
-        yield HostLook(with_local(look.cluster), instances, plan, look.hosts, gatherer, look.keep)
+        yield HostLook(look.cluster.with_local(), instances, plan, look.hosts, gatherer, look.keep)
 
 
 def _with(window: Window, more: Iterable[Observation[Any]], look: Look) -> Window:

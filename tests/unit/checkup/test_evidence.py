@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pdctl.checkup.evidence import AGAIN_S, KEPT, Evidence, is_new
 from pdctl.errors import CaptureError
-from pdctl.evidence import AGAIN_S, KEPT, Evidence, is_new
 from pdctl.model.answer import Answer, Fact
 from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.reach import bundle

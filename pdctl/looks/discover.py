@@ -22,7 +22,7 @@ from pdctl.facts.served import (
     unit_doubt,
     without_shared_units,
 )
-from pdctl.hostlook import HostLook, HostPlan, looking
+from pdctl.looks.hosts import HostLook, HostPlan, looking
 from pdctl.model.answer import Answer, Fact, Seen, Why
 from pdctl.model.ask import CommandAsk, HttpAsk
 from pdctl.model.cluster import Cluster, Host, Instance, Role

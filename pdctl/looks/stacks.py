@@ -11,7 +11,7 @@ from pdctl.facts.asks_host import threads_ask
 from pdctl.facts.proc_listing import Listed, Thread, read_threads
 from pdctl.facts.stacks import GONE, PERMISSION, STOPPED, VERSION, reason_of
 from pdctl.facts.titles import CONTROLLER, DETOKENIZER, MAIN, ROUTER_PART, SCHEDULER, part_of
-from pdctl.hostlook import Found, HostLook
+from pdctl.looks.hosts import Found, HostLook
 from pdctl.model.answer import Answer, Fact, Why
 from pdctl.model.ask import Ask, CommandAsk
 from pdctl.model.cluster import Host, Role

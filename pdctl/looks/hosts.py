@@ -24,15 +24,15 @@ from pdctl.facts.base import Unreadable
 from pdctl.facts.kin import Kin, kin_of
 from pdctl.facts.proc_listing import Listed, read_listing, read_states
 from pdctl.gather import Gatherer
+from pdctl.keep import keeping
 from pdctl.model.answer import Answer, Fact, Observation, Why
 from pdctl.model.ask import Ask, CommandAsk
-from pdctl.model.cluster import Cluster, Host, Instance
+from pdctl.model.cluster import LOCAL, Cluster, Host, Instance
 from pdctl.model.host import Sockets
 from pdctl.model.window import Window
 from pdctl.reach import local_sockets
 from pdctl.reach.clock import Clock, SystemClock
 from pdctl.reach.hosts import Hosts
-from pdctl.watch import LOCAL, keeping, with_local
 
 HTTP_TIMEOUT = 2.0  # seconds
 LOST_FOR = 20.0  # seconds for which a host that could not be reached is not tried again
@@ -65,7 +65,7 @@ def looking(
     """A look at the hosts of these instances. Raises CaptureError when the recording cannot be made."""
     clock = clock or SystemClock()
     with ExitStack() as stack:
-        whole = with_local(cluster)
+        whole = cluster.with_local()
         hosts = stack.enter_context(Hosts(whole, clock=clock))
         keeper = stack.enter_context(keeping(plan.record, cluster))
         gatherer = stack.enter_context(Gatherer(cluster, clock=clock, commands=hosts, via=hosts.dial))

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from pdctl import lastfound, mutes
+from pdctl.checkup import lastfound, mutes
+from pdctl.checkup.lastfound import last_found, note_found
+from pdctl.checkup.mutes import add, applied, lift, mutes_of
 from pdctl.errors import PdctlError, UsageError
-from pdctl.lastfound import last_found, note_found
 from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.model.finding import Confidence, Finding, Report, Severity, Status
 from pdctl.model.mute import Mute, print_of
-from pdctl.mutes import add, applied, lift, mutes_of
 
 NOW = datetime(2026, 11, 29, 20, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -133,7 +133,8 @@ def test_lifting_names_what_it_ended(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"schema": "pdctl.mutes/9", "mutes": []}', '{"mutes": 3}', "\x00", "null", "[" * 100_000]
+    "text",
+    ["", "[]", "{", '{"schema": "pdctl.mutes/9", "mutes": []}', '{"mutes": 3}', "\x00", "null", "[" * 100_000],
 )
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_file_that_is_damaged_mutes_nothing_and_that_is_said(

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from pdctl import remember
+from pdctl.checkup import remember
+from pdctl.checkup.remember import Instant, Memory, joined, keep, memory_path, recall, remembered
 from pdctl.model.answer import Fact, Missed, Observation, Seen, Why
 from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.model.engine import EngineMetrics, Gauge, ServerInfo
 from pdctl.model.host import SocketRow, Sockets
 from pdctl.model.rank import WHOLE
 from pdctl.model.window import Window
-from pdctl.remember import Instant, Memory, joined, keep, memory_path, recall, remembered
 
 START = datetime(2026, 11, 29, 20, 0, tzinfo=UTC)
 CLUSTER = Cluster("prod/a b", (Instance("prefill-0", Role.PREFILL, "http://192.0.2.1:1"),))

@@ -16,9 +16,22 @@ from typing import TYPE_CHECKING
 from pdctl.checks.lately import tail
 from pdctl.checks.staged import judged, stages_of
 from pdctl.checks.stages import Chosen, nothing_seen
+from pdctl.checkup.lastfound import note_found
+from pdctl.checkup.mutes import applied
+from pdctl.checkup.remember import (
+    KEEP_S,
+    Instant,
+    Memory,
+    epoch,
+    instant,
+    joined,
+    keep,
+    memory_path,
+    recall,
+    remembered,
+)
 from pdctl.errors import Busy, PdctlError
 from pdctl.gather import Gatherer
-from pdctl.lastfound import note_found
 from pdctl.model.answer import Answer
 from pdctl.model.ask import Ask
 from pdctl.model.checkrun import CheckRun
@@ -26,10 +39,8 @@ from pdctl.model.cluster import Cluster, Role
 from pdctl.model.finding import Finding, Report, Status, Unchecked
 from pdctl.model.packed import BAD
 from pdctl.model.window import Window
-from pdctl.mutes import applied
 from pdctl.reach.clock import Clock, SystemClock
 from pdctl.reach.state import Held, locked, own_folder, since_boot
-from pdctl.remember import KEEP_S, Instant, Memory, epoch, instant, joined, keep, memory_path, recall, remembered
 from pdctl.sample import SamplePlan, sample
 
 if TYPE_CHECKING:
@@ -158,9 +169,8 @@ class _Check:
         if not on_hosts and not any(host.ssh for host in self.cluster.hosts):
             return None
         from pdctl.reach.hosts import Hosts
-        from pdctl.watch import with_local
 
-        return stack.enter_context(Hosts(with_local(self.cluster), clock=self.clock))
+        return stack.enter_context(Hosts(self.cluster.with_local(), clock=self.clock))
 
     def _gatherer(self, hosts: Hosts | None) -> Gatherer:
         keeps = self._keep_raw if self.order.evidence is not None else None
@@ -207,7 +217,7 @@ class _Check:
         for name in ("sockets", "probes", "stacks"):
             if not self.order.chosen.has(name):
                 continue
-            from pdctl import checkup_stages as stages
+            from pdctl.checkup import stages
 
             if self.left() < stages.LEAST_S:
                 self.cut[name] = "no time was left before the deadline"
@@ -278,7 +288,7 @@ class _Check:
         """Where the evidence of a failure is kept that was not kept before, None where there is none to keep."""
         if self.order.evidence is None or not self.order.fails(report):
             return None
-        from pdctl.evidence import Evidence, is_new
+        from pdctl.checkup.evidence import Evidence, is_new
 
         if not is_new(_signature(report), memory.failing, memory.failing_at, instant(self.clock).wall):
             return None

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pdctl import journal
-from pdctl.journal import JournalError
+from pdctl.execute import journal
+from pdctl.execute.journal import JournalError
 
 
 def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_full_disk_is_an_error() -> None:
 def test_entries_of_several_processes_are_all_whole(tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     code = (
-        "import sys; from pathlib import Path; from pdctl import journal\n"
+        "import sys; from pathlib import Path; from pdctl.execute import journal\n"
         "for n in range(50): journal.append('x', journal_file=Path(sys.argv[1]), by=sys.argv[2], n=n, pad='p' * 5000)"
     )
     writers = [

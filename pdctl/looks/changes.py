@@ -14,8 +14,8 @@ from pathlib import Path, PurePosixPath
 from pdctl.checks.backups import is_backup_of
 from pdctl.facts import asks_changes, asks_files, asks_host
 from pdctl.facts.asks_files import Entry, HostTime
-from pdctl.filelook import Clock, FileLook, Place, main_of, places_of, with_sources, zone_of
-from pdctl.hostlook import HostLook, HostPlan, looking
+from pdctl.looks.files import Clock, FileLook, Place, main_of, places_of, with_sources, zone_of
+from pdctl.looks.hosts import HostLook, HostPlan, looking
 from pdctl.model.answer import Answer, Fact, Why
 from pdctl.model.cluster import Cluster, Host, Instance
 from pdctl.model.host import Checkout, WatchedFile

@@ -1,0 +1,1 @@
+"""Looks at hosts: what serves there, processes, sockets, files, scripts, what changed, stacks."""

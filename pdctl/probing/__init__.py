@@ -1,0 +1,1 @@
+"""Real requests sent and watched: trials, and the gauges while they run."""
