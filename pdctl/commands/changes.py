@@ -146,7 +146,7 @@ def _out(
 
 
 def _lines(report: Report, line: Timeline, looked: Looked, output: Output, ascii_only: bool) -> Iterator[str]:
-    from pdctl.render.changes import change_lines, change_value, event_rows
+    from pdctl.render.changes import change_lines, change_value, event_rows, short_change_line
     from pdctl.render.look import look
     from pdctl.render.wire import dumps, report_jsonl, report_value
 
@@ -154,7 +154,7 @@ def _lines(report: Report, line: Timeline, looked: Looked, output: Output, ascii
         yield from change_lines(line, look(ascii_only), *_zone(looked))
         yield from _findings(report, ascii_only)
     elif output is Output.SHORT:
-        yield _short(line)
+        yield short_change_line(line, look(ascii_only), *_zone(looked))
     elif output is Output.JSONL:
         yield from (dumps(row) for row in event_rows(line))
         yield report_jsonl(report)
@@ -171,9 +171,3 @@ def _findings(report: Report, ascii_only: bool) -> Iterator[str]:
         if finding.name != "changed-since":
             yield ""
             yield from finding_lines(finding, look(ascii_only))
-
-
-def _short(line: Timeline) -> str:
-    first = line.suspects[0] if line.suspects else None
-    said = f"{len(line.events)} events, {len(line.suspects)} suspects since {line.since:%Y-%m-%d %H:%M}Z"
-    return f"{said}: {first.subject}: {first.what}" if first is not None else said

@@ -50,6 +50,15 @@ def _suspects(line: Timeline, look: Look, zone: tzinfo) -> Iterator[str]:
         yield f"  and {len(line.suspects) - MOST_SUSPECTS} more, marked below"
 
 
+def short_change_line(line: Timeline, look: Look, zone: tzinfo, zone_name: str) -> str:
+    """One line: how many events and suspects since when, what could not be looked at, and the first suspect."""
+    unseen = f", {len(line.unseen)} not looked at" if line.unseen else ""
+    counts = f"{counted(len(line.events), 'event')}, {counted(len(line.suspects), 'suspect')}{unseen}"
+    first = line.suspects[0] if line.suspects else None
+    said = f": {_subject(first, look)}: {look.say(first.what)}" if first else ""
+    return f"{counts} since {_when(line.since, zone)} {zone_name}{said}"
+
+
 def _because(event: Event) -> str:
     return "; ".join(part for part in (event.why, event.effect) if part)
 
@@ -70,7 +79,7 @@ def _events(line: Timeline, look: Look, zone: tzinfo, zone_name: str) -> Iterato
 
 def _ruled_out(line: Timeline, look: Look) -> Iterator[str]:
     rows = [(f"{_subject(e, look)}: {look.say(e.what)}", e.why) for e in line.ruled_out]
-    rows += [(f"{look.say(s.subject)}: {s.what} unchanged", s.by) for s in line.steady]
+    rows += [(f"{look.say(s.subject)}: {look.say(s.what)} unchanged", s.by) for s in line.steady]
     if rows:
         yield ""
         yield f"Ruled out: {len(rows)}"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from pdctl.model.change_view import Event, Steady, Timeline
 from pdctl.model.script_view import BackupView, DiffView, Row, SettingView, Shown
-from pdctl.render.changes import change_lines, change_value
+from pdctl.render.changes import change_lines, change_value, short_change_line
 from pdctl.render.diff import shown_lines, shown_value
 from pdctl.render.look import Look
 from pdctl.render.text import columns
@@ -102,6 +102,25 @@ def test_nothing_changed_is_said_only_of_what_was_looked_at() -> None:
     lines = list(change_lines(Timeline(NOON, NOON, unseen=(("d", "x", "y"),)), LOOK, UTC, "UTC"))
     assert lines[0] == "? Since 2026-11-12 12:00:00 UTC: nothing changed in what was looked at"
     assert next(change_lines(Timeline(NOON, NOON), LOOK, UTC, "UTC")).startswith("+ ")
+
+
+def test_one_line_names_the_first_suspect_and_what_was_not_looked_at() -> None:
+    assert short_change_line(LINE, LOOK, CET, "CET") == (
+        "3 events, 2 suspects, 1 not looked at since 2026-11-12 13:00:00 CET: gpu-01: booted (kernel 6.8)"
+    )
+    assert (
+        short_change_line(Timeline(NOON, NOON), LOOK, UTC, "UTC")
+        == "0 events, 0 suspects since 2026-11-12 12:00:00 UTC"
+    )
+
+
+def test_hostile_names_and_texts_reach_no_terminal_by_way_of_a_time_line() -> None:
+    bad = "a\x1b]0;x\x07\u202e\r\n sk-aaaaaaaaaaaaaaaa1"
+    event = Event(NOON, "file", f"host:{bad}", bad, bad, 3, bad, ask=bad, host=bad)
+    still = Event(NOON, "file", bad, bad, bad, 0, bad, ask=bad)
+    line = Timeline(NOON, NOON, (event, still), (Steady(bad, bad, bad),), ((bad, bad, bad),), (bad,))
+    shown = [*change_lines(line, LOOK, UTC, "UTC"), short_change_line(line, LOOK, UTC, "UTC")]
+    assert all(text.isprintable() and "sk-aaaa" not in text for text in shown)
 
 
 def test_for_programs() -> None:
