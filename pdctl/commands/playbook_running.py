@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -104,15 +105,23 @@ def run(
     pairs = _pairs(config, prefill, decode, router, proxy, capture, demo, release)
     if before is not None and not pairs:
         pairs = tuple((str(k), str(v)) for k, v in before.events[0].get("options") or ())
+    limits = before.limits if before is not None else {}
+    look_s, rounds = look_s or limits.get("for"), rounds if rounds is not None else limits.get("rounds")
+    record = record or _path(limits.get("record"))
     shown = look(ascii_only)
     desk = Terminal(output is Form.HUMAN, brief)
-    attended = not unattended and sys.stdin.isatty() and output is Form.HUMAN  # who agrees must see to what
+    attended = not unattended and output is Form.HUMAN and _at_a_terminal()  # who agrees must see to what
     values = _given(playbook, given or [], before, desk if attended else None)
     with _target(pairs) as aim:
         order = Order(aim, attended, unattended, values, look_s, rounds, record, ascii_only)
         runner, ended = _run(playbook, order, before, transcript, desk, shown, line, pairs, output)
-    _tell_end(runner, ended, output)
+    _tell_end(runner, ended, output, name)
     raise typer.Exit(INTERRUPTED if ended.interrupted else exits.exit_of(ended.verdict, fail_on))
+
+
+def _at_a_terminal() -> bool:
+    """Whether somebody is there to be asked; a process started without streams has None in their place."""
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr)
 
 
 # --- what it looks at -------------------------------------------------------------------------------------------------
@@ -167,8 +176,8 @@ def _target(pairs: Pairs) -> Iterator[Target]:
             yield Target((("--config", source),), cluster.name, names, f"{cluster.name} ({source})")
 
 
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None
+def _path(text: object) -> Path | None:
+    return Path(text) if isinstance(text, str) and text else None
 
 
 def _given(playbook: Playbook, words: Sequence[str], before: Before | None, desk: Desk | None) -> dict[str, str]:
@@ -182,18 +191,22 @@ def _given(playbook: Playbook, words: Sequence[str], before: Before | None, desk
             raise UsageError(f"--set {word}: {playbook.name} asks for no such value", f"{there} Write NAME=VALUE.")
         values[name] = value
     for row in playbook.given:
+        if row.optional and (before or values.get(row.name) == ""):
+            continue
         if row.name in values:
             continue
         usual = f" [{row.default}]" if row.default is not None else ""
         answer = (desk.ask(f"{row.ask}{usual} ") or "").strip() if desk else ""
         value = answer or row.default or ""
+        if not value and row.optional:
+            continue
         if not value:
             raise UsageError(f"{playbook.name} needs a value: {row.ask}", f"--set {row.name}=...")
         values[row.name] = value
     for name, value in values.items():
         if value.startswith("-"):
             raise UsageError(f"--set {name}={value}: would be read as an option")
-    return values
+    return {name: value for name, value in values.items() if value}
 
 
 # --- the transcript ---------------------------------------------------------------------------------------------------
@@ -206,6 +219,12 @@ class Before:
         self.path = path
         self.events = events
         self.course = course
+
+    @property
+    def limits(self) -> Mapping[str, Any]:
+        """How long its looks may take, how often it goes round, where it keeps raw answers: as it was begun."""
+        limits = self.events[0].get("limits")
+        return limits if isinstance(limits, dict) else {}
 
 
 def _before(playbook: Playbook, wanted: Path | None) -> Before:
@@ -285,6 +304,8 @@ def _run(
     runs = partial(run_own, report_variable=outlet.REPORT_TO, environment=environment)
     told = (lambda row: outlet.write(dumps(row) + "\n")) if output is Form.JSONL else None
     transcript = _opened(playbook, before, wanted)
+    if transcript.failed is None:
+        outlet.say(f"transcript: {transcript.path.with_suffix('.txt')}")  # where to look if this ends without a word
     try:
         runner = Runner(
             playbook, order, transcript, desk, shown, runs=runs, options=line.options, clock=SystemClock(), told=told
@@ -309,8 +330,9 @@ def _who() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
-def _tell_end(runner: Runner, ended: Ended, output: Form) -> None:
-    """The document, where one was asked for; to people, where the transcript is and how to go on."""
+def _tell_end(runner: Runner, ended: Ended, output: Form, name: str) -> None:
+    """The document, where one was asked for; to people, where the transcript is and how to go on. ``name`` is what the
+    playbook was called by: a name, or its file."""
     from pdctl import outlet
     from pdctl.render.wire import dumps
 
@@ -322,7 +344,8 @@ def _tell_end(runner: Runner, ended: Ended, output: Form) -> None:
         return
     outlet.say(f"transcript: {path} and {path.with_suffix('.txt').name}")
     if ended.stopped:
-        outlet.say(f"go on with: pdctl playbook run {runner.playbook.name} --resume --transcript {path}")
+        words = ("pdctl", "playbook", "run", name, "--resume", "--transcript", str(path))
+        outlet.say(f"go on with: {shlex.join(words)}")
 
 
 def _document(runner: Runner, ended: Ended) -> Mapping[str, Any]:

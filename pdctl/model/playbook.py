@@ -102,11 +102,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value that the run is given: by the operator, on the command line, or ``default``."""
+    """A value that the run is given: by the operator, on the command line, or ``default``. ``optional``: there may be
+    none; what needs it is not run then."""
 
     name: str
     ask: str
     default: str | None = None
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

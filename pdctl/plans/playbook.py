@@ -162,7 +162,7 @@ class _Reader:
                 continue
             typed = self._convert(self._known(row, path, GIVEN, name), GivenRow, path, GIVEN)
             if typed is not None:
-                yield Given(name, " ".join(typed.ask.split()), typed.default)
+                yield Given(name, " ".join(typed.ask.split()), typed.default, typed.optional)
 
     def _say(self, path: Path, key: str, wrong: str, right: str) -> None:
         self.problems.append(Problem(self.lined.line(path), key, wrong, right))

@@ -10,6 +10,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from pdctl.plans.playbook_words import closest
+
 # Options that a run itself decides: what is looked at, and the form of what comes out.
 _OF_THE_RUN = """
 --config -c --prefill --decode --router --proxy --from --demo --release --output -o --ascii --record --no-record
@@ -19,7 +21,6 @@ OF_THE_RUN = frozenset(_OF_THE_RUN.split())
 # Consent in writing: no file gives it.
 CONSENT = frozenset({"--yes", "-y", "--force", "--apply"})
 APART = frozenset({"--restart"})  # one change leads to another
-_GOES_ON = frozenset({"--resume"})  # with a plan that was shown before, and that its journal holds
 ENDLESS = frozenset({"--follow", "-f", "--watch"})
 
 
@@ -29,7 +30,8 @@ class Kind:
     which it does more than read. ``always``: it changes something unless its first option is one of ``harmless``,
     or its first word one of ``reading``.
     ``preview`` shows what it would do; ``agreed`` is how it is told that a person agreed; ``named``: the person types
-    the cluster's name rather than yes. ``bounds``: it goes on for ever unless one of these is given."""
+    the cluster's name rather than yes. ``bounds``: it goes on for ever unless one of these is given. ``beside``: a
+    recording it is to look at is not named by --from but stands beside what it compares that with."""
 
     reports: bool = False
     risky: frozenset[str] = frozenset()
@@ -40,6 +42,7 @@ class Kind:
     agreed: tuple[str, ...] = ()
     named: bool = False
     bounds: frozenset[str] = frozenset()
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ COMMANDS: Mapping[str, Kind] = {
     "logs": _READS,
     "diff": _JUDGES,
     "changes": _JUDGES,
-    "compare": _READS,
+    "past": Kind(reports=True, risky=frozenset({"--key-env"})),  # which sends what a variable holds to the server named
+    "compare": Kind(beside=True),
     "history": _READS,
     "explain": _READS,
     "findings": _READS,
@@ -85,7 +89,7 @@ def consent_for(words: Sequence[str]) -> Consent | None:
     kind = COMMANDS[words[0]]
     given = {name for word in words[1:] for name in option_names(word)}
     if kind.always and not _is_harmless(words, kind):
-        preview = (*words, *kind.preview) if kind.preview and not given & _GOES_ON else ()
+        preview = (*words, *kind.preview) if kind.preview else ()
         return Consent("it changes the cluster", preview, kind.agreed, kind.named)
     risky = sorted(given & kind.risky)
     if risky:
@@ -143,13 +147,16 @@ def subjects_of(subjects: Sequence[str], instances: Collection[str]) -> tuple[st
 
 
 def faults_of_words(words: Sequence[str]) -> tuple[str, str] | None:
-    """What is wrong with a step's words, and what would be right; None where nothing is."""
+    """What is wrong with a step's words, and what would be right; None where nothing is. The run asks this once more of
+    the words that it is about to run, with every place filled: what was a value must not have become an option."""
     command = words[0] if words else ""
     if command not in COMMANDS:
-        shell = "A playbook runs pdctl's own commands and no others: "
+        shell = f"{closest(command, COMMANDS)}A playbook runs pdctl's own commands and no others: "
         return f'"{command}" is no command a playbook can run', shell + ", ".join(COMMANDS) + "."
     if "--" in words:
         return "-- hides options from the run", "Leave it out."
+    if built := next((word for word in words if word.startswith("-") and places((word.partition("=")[0],))), None):
+        return f"{built}: an option is written out, so that anybody sees which it is", "A value may be given: --for={x}"
     names = [name for word in words[1:] for name in option_names(word)]
     for name in names:
         if name in CONSENT:

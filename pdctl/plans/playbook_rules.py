@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 
 from pdctl.model.playbook import END, Case, Condition, Playbook, Problem, Step
 from pdctl.model.registry import REGISTRY
-from pdctl.plans.playbook_commands import COMMANDS, SUBJECT, faults_of_words, places
+from pdctl.plans.playbook_commands import COMMANDS, SUBJECT, consent_for, faults_of_words, places
 from pdctl.plans.playbook_schema import STEP, WAIT
 from pdctl.plans.playbook_words import closest, listed
 from pdctl.plans.yaml_lines import Lined, Path
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}\Z")
 EXITS = (0, 1, 2, 3, 64, 70, 75, 130)
+LOOKS = "Wait with a look: run: [pinned, --for, 15s]"
 
 
 def problems_of(playbook: Playbook, lined: Lined) -> Iterator[Problem]:
@@ -84,11 +85,23 @@ class _Rules:
             right = f"One of: {WAIT['time']}; {WAIT['gone']}; {WAIT['there']}"
             yield self._say((*path, "wait"), "it waits for one thing", right)
         elif until and not step.run:
-            yield self._say((*path, "wait"), "nothing looks for the finding", "Add run: [pinned, --for, 15s]")
+            yield self._say((*path, "wait"), "nothing looks for the finding", LOOKS)
         elif not until and step.run:
             yield self._say((*path, "wait"), "a step waits or runs", "Make two steps of it.")
+        elif until:
+            yield from self._repeated((*path, "wait"), step)
         yield from self._findings((*path, "wait", "gone"), wait.gone)
         yield from self._findings((*path, "wait", "there"), wait.there)
+
+    def _repeated(self, path: Path, step: Step) -> Iterator[Problem]:
+        """What a wait looks with is run again and again: it only reads, and says what it found."""
+        kind = COMMANDS.get(step.run[0])
+        if kind is None:
+            return
+        if not kind.reports:
+            yield self._say(path, f"{step.run[0]} reports no findings, so it cannot be waited for them", LOOKS)
+        if consent_for(step.run) is not None:
+            yield self._say(path, f"{' '.join(step.run)} is agreed to each time, and a wait repeats it", LOOKS)
 
     def _ask(self, path: Path, step: Step) -> Iterator[Problem]:
         ask = step.ask

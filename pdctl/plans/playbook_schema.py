@@ -65,6 +65,7 @@ class StepRow(msgspec.Struct):
 class GivenRow(msgspec.Struct):
     ask: str
     default: str | None = None
+    optional: bool = False
 
 
 # Each key with an example of what is right.
@@ -108,4 +109,4 @@ WAIT = {
     "every": "every: 10s",
     "at_most": "at_most: 5m",
 }
-GIVEN = {"ask": "ask: When did it last work?", "default": "default: 24h"}
+GIVEN = {"ask": "ask: When did it last work?", "default": "default: 24h", "optional": "optional: true"}

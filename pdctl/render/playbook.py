@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from pdctl.model.playbook import END, Case, Condition, Playbook, Problem, Step
 from pdctl.render.look import Look, Mark
-from pdctl.render.text import span, wrap, wrap_command
+from pdctl.render.text import moment, span, wrap, wrap_command
 from pdctl.render.wire import plain
 
 _SGR = re.compile(r"\x1b\[[\d;]*m")
@@ -20,39 +21,40 @@ _OF_DONE = {"as-expected": Mark.OK, "otherwise": Mark.WARN, "broken": Mark.UNKNO
 # --- events of a run --------------------------------------------------------------------------------------------------
 
 
-def event_lines(event: Mapping[str, Any], look: Look, *, output: bool) -> list[str]:
-    """The lines that tell an event. ``output``: with the command and what it printed; a terminal has seen that."""
-    kind = str(event["event"])
+def event_lines(event: Mapping[str, Any], look: Look) -> list[str]:
+    """The lines that tell an event. What a command printed is told as it comes, by ``kept_lines``."""
     lines = {"start": _start, "resume": _resume, "begin": _begin, "answer": _answer, "consent": _consent,
-             "step": _step, "end": _end, "preview": _preview}.get(kind)  # fmt: skip
-    out = list(_ran(event, look)) if output and event.get("command") and kind in ("step", "preview") else []
-    return [*out, *(lines(event, look) if lines else ())]
+             "step": _step, "end": _end, "preview": _preview}.get(str(event["event"]))  # fmt: skip
+    return list(lines(event, look)) if lines else []
 
 
-def _ran(event: Mapping[str, Any], look: Look) -> Iterator[str]:
-    """A command and what it printed."""
-    yield from wrap_command(look.say(str(event["command"])), look.width, "  $ ")
-    if event.get("output"):
-        yield from (f"  | {look.say(line)}".rstrip() for line in plain_lines(str(event["output"])))
+def kept_lines(kind: str, text: str, look: Look) -> Iterator[str]:
+    """A command that begins (``kind`` "command") or a line that it printed, without its colours."""
+    if kind == "command":
+        yield from wrap_command(look.say(text), look.width, "  $ ")
+    else:
+        yield f"  | {look.say(_SGR.sub('', text))}".rstrip()
 
 
-def plain_lines(text: str) -> Iterator[str]:
-    """The lines of a command's output without their colours."""
-    yield from _SGR.sub("", text).split("\n")
+def _moment(event: Mapping[str, Any]) -> str:
+    """When it was: "2026-11-30 02:38:38 UTC"."""
+    return moment(datetime.fromisoformat(str(event["at"])))
 
 
 def _start(event: Mapping[str, Any], look: Look) -> Iterator[str]:
     yield look.paint(look.say(f"playbook {event['playbook']}"), "bold")
     yield from wrap(look.say(str(event["about"])), look.width, "  ")
     what = "rehearsed on " if event.get("rehearsal") else "on "
-    yield from wrap(look.say(f"{what}{event['target']}, {event['at']}, by {event['by']}"), look.width, "  ")
+    yield from wrap(look.say(f"{what}{event['target']}, {_moment(event)}, by {event['by']}"), look.width, "  ")
+    yield from wrap(look.say(str(event["source"])), look.width, "  ")
     for name, value in (event.get("given") or {}).items():
         yield look.say(f"  {name}: {value}")
 
 
 def _resume(event: Mapping[str, Any], look: Look) -> Iterator[str]:
     yield ""
-    yield look.say(f"resumed at {event['at']} by {event['by']}, with step {event['step']}")
+    said = f"resumed at {_moment(event)} by {event['by']}, with step {event['step']}"
+    yield from wrap(look.say(said), look.width, "", "  ")
     if event.get("unfinished"):
         yield from wrap(look.say(str(event["unfinished"])), look.width, f"  {look.mark(Mark.WARN)} ")
 
@@ -60,7 +62,8 @@ def _resume(event: Mapping[str, Any], look: Look) -> Iterator[str]:
 def _begin(event: Mapping[str, Any], look: Look) -> Iterator[str]:
     yield ""
     again = f", time {event['visit']}" if event["visit"] > 1 else ""
-    yield look.paint(look.say(f"[{event['place']}/{event['of']}] {event['step']}{again}"), "bold")
+    title = look.paint(look.say(f"[{event['place']}/{event['of']}] {event['step']}{again}"), "bold")
+    yield f"{title}  {look.paint(_moment(event)[11:], 'dim')}"
     yield from paragraphs(str(event.get("say") or ""), look, "  ")
 
 
@@ -117,7 +120,7 @@ def _end(event: Mapping[str, Any], look: Look) -> Iterator[str]:
     verdict = str(event["verdict"])
     how = "interrupted" if event.get("interrupted") else "stopped" if event.get("stopped") else "ended"
     said = f"{how} after {span(float(event['took']))}: {verdict}"
-    yield f"{look.mark(_OF_STATUS[verdict])} {look.paint(look.say(said), 'bold')}"
+    yield f"{look.mark(_OF_STATUS[verdict])} {look.paint(look.say(said), 'bold')}  {look.paint(_moment(event), 'dim')}"
     if event.get("undone"):
         yield from wrap(
             look.say(f"not done: {', '.join(event['undone'])}"), look.width, f"  {look.mark(Mark.UNCHECKED)} "
@@ -135,7 +138,7 @@ def playbook_lines(playbook: Playbook, look: Look, consents: Collection[str]) ->
     yield from wrap(look.say(playbook.about), look.width, "  ")
     yield look.say(f"  {playbook.source}")
     for given in playbook.given:
-        default = f" (else {given.default})" if given.default is not None else ""
+        default = f" (else {given.default})" if given.default is not None else " (or none)" if given.optional else ""
         yield from wrap(look.say(f"--set {given.name}=...: {given.ask}{default}"), look.width, "  ", "      ")
     for number, step in enumerate(playbook.steps, 1):
         yield ""

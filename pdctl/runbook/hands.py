@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, Protocol
 
 from pdctl.model.finding import Status
 from pdctl.model.playbook import Found, Result, Step
-from pdctl.plans.playbook_commands import COMMANDS, Consent, consent_for, filled, subjects_of
+from pdctl.plans.playbook_commands import COMMANDS, Consent, consent_for, faults_of_words, filled, subjects_of
 from pdctl.plans.playbook_course import JUDGED, gone
 from pdctl.plans.playbook_words import seconds_of
 from pdctl.reach.clock import Clock
@@ -79,11 +80,11 @@ class Did:
 
 class Hands:
     """Runs the commands of one run's steps. ``options`` tells which options a command knows, ``note`` records an event
-    of its own (a preview, a consent)."""
+    of its own (a preview, a consent), ``keep`` takes each line of what commands print as it comes."""
 
     def __init__(
         self, order: Order, desk: Desk, *, runs: Callable[..., Ran], options: Options, clock: Clock,
-        note: Callable[[dict[str, object], str], None],
+        note: Callable[[dict[str, object], str], None], keep: Callable[[str, str], None],
     ) -> None:  # fmt: skip
         self.order = order
         self.desk = desk
@@ -91,29 +92,38 @@ class Hands:
         self.options = options
         self.clock = clock
         self.note = note
+        self.keep = keep
         self._agreed: set[tuple[str, ...]] = set()
         self._kept = 0
 
     def do(self, step: Step, subjects: Sequence[str], number: int) -> Did:
         """Runs the step's command, for as long as its wait says."""
         try:
-            words = filled(step.run, subjects_of(subjects, self.order.target.instances), self.order.given)
-        except (KeyError, ValueError) as error:
-            return Did(Result(why=f"it cannot be run with what was given: {error}"))
-        words = self._shortened(words)
+            words = self._shortened(self._filled(step, subjects))
+        except ValueError as error:
+            return Did(Result(why=str(error)))
         shown = shown_command(self._whole(words))
-        if why := self._impossible(words[0]):
-            return Did(Result(why=why), shown)
         consent = consent_for(words)
-        if consent is not None:
-            refused = self._refused(step, words, consent)
-            if refused:
-                return Did(Result(why=refused), shown)
-            words = (*words, *consent.agreed)
+        if why := self._impossible(words[0]) or self._refused(step, words, consent):
+            return Did(Result(why=why), shown)
         self._kept = number
-        return self._waiting(step, words) if step.wait else self._once(words, changes=consent is not None)
+        if step.wait and consent is None:
+            return self._waiting(step, words)
+        return self._once((*words, *consent.agreed) if consent else words, changes=consent is not None)
 
     # --- words --------------------------------------------------------------------------------------------------------
+
+    def _filled(self, step: Step, subjects: Sequence[str]) -> tuple[str, ...]:
+        """The step's words with every place filled. Raises ValueError that says why they are no words to run."""
+        try:
+            words = filled(step.run, subjects_of(subjects, self.order.target.instances), self.order.given)
+        except KeyError as error:
+            raise ValueError(f"no {error.args[0]} was given (--set {error.args[0]}=...)") from None
+        except ValueError as error:
+            raise ValueError(f"it cannot be run with what was given: {error}") from None
+        if fault := faults_of_words(words):
+            raise ValueError(f"it cannot be run with what was given: {fault[0]}")
+        return words
 
     def _shortened(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """The words with no look longer than the order allows."""
@@ -133,25 +143,35 @@ class Hands:
         known = self.options(words[0])
         target = [word for name, value in self.order.target.options if name in known for word in (name, value)]
         ascii_only = ["--ascii"] if self.order.ascii and "--ascii" in known else []
-        return [*words, *target, *ascii_only]
+        beside = [value for name, value in self.order.target.options if name == "--from"]
+        return [*words, *(beside if COMMANDS[words[0]].beside else ()), *target, *ascii_only]
 
     def _recorded(self, words: Sequence[str]) -> list[str]:
+        """Where the raw answers of this look are kept: a place of its own, as a step may look again and again."""
         record = self.order.record
         if record is None or self.order.target.recording or "--record" not in self.options(words[0]):
             return []
-        return ["--record", str(record / f"{self._kept:03d}-{words[0]}")]
+        place = record / f"{self._kept:03d}-{words[0]}"
+        again = (record / f"{place.name}-{n}" for n in count(2))
+        return ["--record", str(next(path for path in (place, *islice(again, 10_000)) if not path.exists()))]
 
     def _impossible(self, command: str) -> str:
         """Why the command can't be run on this target; empty where it can."""
         known = self.options(command)
+        if COMMANDS[command].beside:
+            return ""
         if self.order.target.recording and "--from" not in known and "--config" in known:
             return f"pdctl {command} needs a live cluster, and this is a recording"
         return ""
 
     # --- consent ------------------------------------------------------------------------------------------------------
 
-    def _refused(self, step: Step, words: tuple[str, ...], consent: Consent) -> str:
-        """Asks a person; why it is not run, empty where they agreed."""
+    def _refused(self, step: Step, words: tuple[str, ...], consent: Consent | None) -> str:
+        """Asks a person where it takes one; why it is not run, empty where it may be."""
+        if consent is None:
+            return ""
+        if step.wait:
+            return f"{consent.why}, and a wait would repeat it"
         if self.order.target.recording:
             return f"{consent.why}, and this is a rehearsal on a recording"
         if not self.order.attended:
@@ -179,8 +199,8 @@ class Hands:
 
     def _previewed(self, step: Step, words: tuple[str, ...]) -> str:
         """Shows what would be done. Why it can't be, empty where it can."""
-        self.desk.show([f"$ {shown_command(self._whole(words))}"])
-        ran = self._run(self._whole(words), LIMIT_S, lambda line: self.desk.show([line]))
+        self._begin(shown_command(self._whole(words)))
+        ran = self._run(self._whole(words), LIMIT_S, lambda line: self._line(line, always=True))
         self.note(
             {"event": "preview", "step": step.name, "command": shown_command(words), "exit": ran.exit}, ran.output
         )
@@ -193,29 +213,43 @@ class Hands:
     def _once(self, words: Sequence[str], *, changes: bool = False) -> Did:
         whole = [*self._whole(words), *self._recorded(words)]
         shown = shown_command(whole)
-        self.desk.show([f"$ {shown}"])
-        return _did(self._run(whole, None if changes else LIMIT_S, self.desk.output), shown, 1)
+        self._begin(shown)
+        return _did(self._run(whole, None if changes else LIMIT_S, self._line), shown, 1)
 
     def _waiting(self, step: Step, words: Sequence[str]) -> Did:
         """Looks until the finding is gone or there, or the time is over. A recording is looked at once."""
         wait = step.wait
         assert wait is not None
-        whole = [*self._whole(words), *self._recorded(words)]
-        self.desk.show([f"$ {shown_command(whole)}"])
+        self._begin(shown_command(self._whole(words)))
         most = min(wait.at_most, self.order.look_s or wait.at_most)
         until, looks = self.clock.now() + most, 0
         while True:
             looks += 1
             lines: list[str] = []
+            whole = [*self._whole(words), *self._recorded(words)]
             did = _did(self._run(whole, LIMIT_S, lines.append), shown_command(whole), looks)
             met = gone(did.result, wait.gone) if wait.gone else bool(did.result.names().intersection(wait.there))
             over = self.order.target.recording or self.clock.now() + wait.every >= until
             if met or over or did.result.interrupted or did.result.exit not in JUDGED:
                 for line in lines:
-                    self.desk.output(line)
+                    self._line(line)
                 return did
-            self.desk.show([f"  {_progress(did.result, max(until - self.clock.now(), 0.0))}"])
+            progress = _progress(did.result, max(until - self.clock.now(), 0.0))
+            self.desk.show([f"  {progress}"])
+            self.keep("line", progress)
             self.clock.sleep(wait.every)
+
+    def _begin(self, shown: str) -> None:
+        self.desk.show([f"$ {shown}"])
+        self.keep("command", shown)
+
+    def _line(self, line: str, always: bool = False) -> None:
+        """A line that a command printed: ``always`` shown, however little of that is wanted."""
+        if always:
+            self.desk.show([line])
+        else:
+            self.desk.output(line)
+        self.keep("line", line)
 
     def _run(self, words: Sequence[str], limit: float | None, on_line: Callable[[str], None]) -> Ran:
         return self.runs(words, on_line=on_line, limit=limit)

@@ -11,7 +11,7 @@ from pdctl.model.playbook import END, Done, Playbook, Result, Step
 from pdctl.plans.playbook_course import MOST_STEPS, Course, Way, done_of, undone_in, verdict_of, way_on
 from pdctl.reach.clock import Clock
 from pdctl.render.look import Look
-from pdctl.render.playbook import event_lines
+from pdctl.render.playbook import event_lines, kept_lines
 from pdctl.render.text import rfc3339
 from pdctl.runbook.hands import Desk, Did, Hands, Options, Order, Runs
 from pdctl.runbook.transcript import SCHEMA, Event, Transcript, unfinished
@@ -45,7 +45,8 @@ class Runner:
         self.look = look
         self.clock = clock
         self.events: list[Event] = []
-        self.hands = Hands(order, desk, runs=runs, options=options, clock=clock, note=self._note)
+        self._told_failure = False
+        self.hands = Hands(order, desk, runs=runs, options=options, clock=clock, note=self._note, keep=self._keep)
         self._begun = clock.now()
 
     def run(self, course: Course) -> Ended:
@@ -71,11 +72,22 @@ class Runner:
     def tell(self, event: Mapping[str, object]) -> None:
         """Adds an event: to the transcript, to what is shown, to what is handed back."""
         row = {"event": event["event"], "at": rfc3339(self.clock.wall()), **event}
-        written = self.transcript.add(row, event_lines(row, PLAIN, output=True))
+        written = self.transcript.add(row, event_lines(row, PLAIN))
         self.events.append(written)
         if self._told is not None:
             self._told(written)
-        self.desk.show(event_lines(written, self.look, output=False))
+        self.desk.show(event_lines(written, self.look))
+        self._tell_failure()
+
+    def _keep(self, kind: str, text: str) -> None:
+        """Writes what a command prints as it comes, so that it is there whatever ends the run."""
+        self.transcript.add_lines(kept_lines(kind, text, PLAIN))
+
+    def _tell_failure(self) -> None:
+        """Says once, and when it happens, that the transcript is not whole."""
+        if self.transcript.failed is not None and not self._told_failure:
+            self._told_failure = True
+            self.desk.show([self.look.say(f"  no more is written down: {self.transcript.failed}")])
 
     def _note(self, event: dict[str, object], output: str) -> None:
         self.tell({**event, "output": output} if output else event)
@@ -87,7 +99,8 @@ class Runner:
         visit = course.visits.get(step.name, 0) + 1
         place = [s.name for s in self.playbook.steps].index(step.name) + 1
         head = {"step": step.name, "visit": visit, "number": course.steps + 1}
-        self.tell({"event": "begin", **head, "place": place, "of": len(self.playbook.steps), "say": step.say})
+        where = {"place": place, "of": len(self.playbook.steps), "runs": bool(step.run)}
+        self.tell({"event": "begin", **head, **where, "say": step.say})
         if step.ask is not None:
             way, done = self._asked(step)
             did, result = Did(Result()), None
@@ -198,6 +211,11 @@ def starting(
         "options": [list(pair) for pair in pairs or (target.options if not target.demo else ())],
         "rehearsal": target.recording or target.demo,
         "given": dict(order.given),
+        "limits": {
+            "for": order.look_s,
+            "rounds": order.rounds,
+            "record": str(order.record.absolute()) if order.record else None,
+        },
         "attended": order.attended,
         "by": by,
     }
@@ -206,5 +224,7 @@ def starting(
 def resuming(events: Sequence[Event], course: Course, by: str) -> dict[str, object]:
     """The event of going on. A step that was begun and did not end may have done something."""
     left = unfinished(events)
-    said = f"step {left['step']} was begun at {left['at']} and did not end: it may have done its work" if left else ""
+    said = ""
+    if left is not None and left.get("runs", True):
+        said = f"step {left['step']} was begun at {left['at']} and did not end: it may have done its work"
     return {"event": "resume", "step": course.next, "by": by, "unfinished": said}

@@ -6,10 +6,12 @@ out when it is read, and the run goes on from the last step that was done.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,7 +46,7 @@ def events_path(path: Path) -> Path:
 def newest(name: str) -> Path | None:
     """The newest run of a playbook that has not come to its end."""
     with suppress(OSError):
-        runs = sorted(default_folder().glob(f"{name}-2*.jsonl"), key=lambda p: p.stat().st_mtime, reverse=True)
+        runs = sorted(default_folder().glob(f"{escape(name)}-2*.jsonl"), key=lambda p: p.stat().st_mtime, reverse=True)
         for path in runs:
             events = read_events(path)
             if events and events[0].get("playbook") == name and not has_ended(events):
@@ -66,7 +68,7 @@ class Transcript:
             raise UsageError(f"{taken} is there already", "Name another file, or go on with --resume.")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._events = _opened(path, fresh)
+            self._events = _opened(path, fresh, claimed=True)
             self._text = _opened(text_path(path), fresh)
         except OSError as error:
             if needed:
@@ -80,13 +82,17 @@ class Transcript:
         self._write(self._text, lines)
         return row
 
+    def add_lines(self, lines: Iterable[str]) -> None:
+        """Writes lines of text that belong to no event."""
+        self._write(self._text, lines)
+
     def close(self) -> None:
         for file in (self._events, self._text):
             with suppress(OSError):
                 if file is not None:
                     file.close()
 
-    def _write(self, file: IO[str] | None, lines: Sequence[str], sync: bool = False) -> None:
+    def _write(self, file: IO[str] | None, lines: Iterable[str], sync: bool = False) -> None:
         if self.failed is not None or file is None:
             return
         try:
@@ -98,12 +104,29 @@ class Transcript:
             self.failed = f"{self.path}: {error.strerror}"
 
 
-def _opened(path: Path, fresh: bool) -> IO[str]:
+def _opened(path: Path, fresh: bool, claimed: bool = False) -> IO[str]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if fresh else os.O_APPEND)
-    file = os.fdopen(os.open(path, flags, 0o600), "w" if fresh else "a", encoding="utf-8", errors="backslashreplace")
+    number = os.open(path, flags, 0o600)
+    if claimed:
+        _claim(number, path)
+    file = os.fdopen(number, "w" if fresh else "a", encoding="utf-8", errors="backslashreplace")
     if not fresh and _ends_mid_line(path):
         file.write("\n")
     return file
+
+
+def _claim(number: int, path: Path) -> None:
+    """Takes the transcript for this process while it has it open. Raises UsageError where another run has it: two that
+    go on with the same steps would each do them."""
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(number)
+        raise UsageError(
+            f"{path}: that run is still under way", "Go on with it where it runs, or end it there."
+        ) from None
+    except OSError:  # a file system without locks
+        return
 
 
 def _ends_mid_line(path: Path) -> bool:

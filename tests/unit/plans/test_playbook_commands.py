@@ -10,7 +10,7 @@ from pdctl.plans.playbook_commands import COMMANDS, consent_for, faults_of_words
 # Commands that are no step: they write files here, run for ever, or would run playbooks.
 NO_STEPS = frozenset({"init", "demo", "completion", "playbook"})
 # Named before they are there.
-TO_COME = frozenset({"restart", "mute", "unmute", "compare", "history"})
+TO_COME = frozenset({"past"})
 
 
 def test_every_command_of_pdctl_is_either_told_how_it_may_be_used_or_is_no_step() -> None:
@@ -40,6 +40,7 @@ def test_every_command_of_pdctl_is_either_told_how_it_may_be_used_or_is_no_step(
         "check --record-on-fail /tmp",
         "stacks --native",
         "stacks prefill-0 --locals",
+        "past http://prometheus:9090 --key-env AWS_SECRET_ACCESS_KEY",
     ],
 )
 def test_what_does_more_than_read_takes_consent(words: str) -> None:
@@ -61,6 +62,25 @@ def test_a_change_is_shown_first_and_agreed_to_by_the_clusters_name() -> None:
     assert consent is not None and consent.named
     assert consent.preview == ("restart", "--only", "decode", "--plan")
     assert consent.agreed == ("--yes",)
+
+
+def test_going_on_with_a_restart_shows_what_is_left_of_it_first() -> None:
+    consent = consent_for(("restart", "--resume"))
+    assert consent is not None and consent.named
+    assert consent.preview == ("restart", "--resume", "--plan")
+
+
+@pytest.mark.parametrize(
+    "words", ["triage --re{x}", "probe --{x}", "triage -{x}", "check --o{x}=y", "restart {x}-- --{x}"]
+)
+def test_no_value_makes_an_option(words: str) -> None:
+    """Else ``--re{x}`` with x: cord=/anywhere would write where a playbook says."""
+    fault = faults_of_words(words.split())
+    assert fault is not None and "written out" in fault[0]
+
+
+def test_a_value_of_an_option_may_be_given() -> None:
+    assert faults_of_words(("changes", "--since={since}")) is None
 
 
 @pytest.mark.parametrize("words", ["restart -y", "restart --yes=true", "script set a A=1 -yc", "sample -n 5 -fo"])

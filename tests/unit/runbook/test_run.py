@@ -112,6 +112,59 @@ def test_nothing_that_does_more_than_read_is_run_with_nobody_to_agree(body: str,
     assert "not run" in played.text
 
 
+def test_a_wait_repeats_nothing_that_was_agreed_to_once(path: Path) -> None:
+    """A playbook with such a wait is not read; nor would it be run."""
+    book = playbook("  - step: a\n    run: [pinned]\n    wait: {gone: draining}\n")
+    step = replace(book.steps[0], run=("restart",))
+    played = play(replace(book, steps=(step,)), Commands({}), path, desk=Desk(["prod"]))
+    assert played.commands.ran == [] and played.desk.asked == []
+    assert "a wait would repeat it" in played.step("a")["not_run"]
+
+
+def test_a_value_that_makes_an_option_of_a_word_is_not_run(path: Path) -> None:
+    book = playbook("  - step: a\n    run: [triage, --for=1s]\n", "given: {}\n")
+    step = replace(book.steps[0], run=("triage", "--re{x}"))
+    order = Order(LIVE, given={"x": "cord=/etc/cron.d/evil"})
+    played = play(replace(book, steps=(step,)), Commands({}), path, order=order)
+    assert played.commands.ran == []
+    assert "--record is for the run to say" in played.step("a")["not_run"]
+
+
+def test_a_value_that_was_not_given_is_named(path: Path) -> None:
+    book = playbook("  - step: a\n    run: [compare, '{well}']\n    optional: true\n",
+                    "given: {well: {ask: q, optional: true}}\n")  # fmt: skip
+    played = play(book, Commands({}), path)
+    assert played.commands.ran == []
+    assert played.step("a")["not_run"] == "no well was given (--set well=...)"
+    assert not played.ended.stopped
+
+
+def test_a_recording_stands_beside_what_it_is_compared_with(path: Path) -> None:
+    book = playbook("  - step: a\n    run: [compare, good.tar.zst]\n")
+    target = replace(LIVE, options=(("--from", "/kept/now"),), recording=True)
+    played = play(book, Commands({"compare": [Ran(0, "")]}), path, order=Order(target))
+    assert played.commands.ran[0][:3] == ["compare", "good.tar.zst", "/kept/now"]
+
+
+def test_each_look_of_a_wait_is_kept_in_a_place_of_its_own(tmp_path: Path) -> None:
+    book = playbook("  - step: a\n    run: [pinned]\n    wait: {gone: draining, every: 1s, at_most: 30s}\n")
+    kept = tmp_path / "kept"
+    (kept / "001-pinned").mkdir(parents=True)  # of a look that was interrupted before
+    commands = Commands({"pinned": [report("draining"), report()]})
+    order = Order(LIVE, record=kept)
+    run = commands.__call__
+
+    def recording(words: list[str], **more: object) -> Ran:
+        place = Path(words[words.index("--record") + 1])
+        assert not place.exists(), "a recording is never written over"
+        place.mkdir()
+        return run(words, **more)  # type: ignore[arg-type]
+
+    played = play(book, recording, tmp_path / "t.jsonl", order=order)  # type: ignore[arg-type]
+    assert played.step("a")["looks"] == 2
+    assert sorted(p.name for p in kept.iterdir()) == ["001-pinned", "001-pinned-2", "001-pinned-3"]
+
+
 def test_without_a_plan_nobody_is_asked(path: Path) -> None:
     played = play(RESTART, Commands({"restart": [Ran(64, "pdctl: units unknown")]}), path, desk=Desk(["prod"]))
     assert played.desk.asked == [] and len(played.commands.ran) == 1

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from pdctl.errors import UsageError
 from pdctl.model.finding import Status
+from pdctl.plans.playbook_course import begun
+from pdctl.reach.clock import FakeClock
 from pdctl.reach.own import Ran
+from pdctl.render.look import Look
 from pdctl.runbook.hands import Order
-from pdctl.runbook.run import resuming
+from pdctl.runbook.run import Runner, resuming
 from pdctl.runbook.transcript import Transcript, course_of, has_ended, newest, read_events
-from tests.unit.runbook.operator_at_desk import LIVE, Commands, Desk, play, playbook, report
+from tests.unit.runbook.operator_at_desk import KNOWN, LIVE, Commands, Desk, play, playbook, report
 
 BOOK = playbook("""\
   - step: look
@@ -50,6 +56,36 @@ def test_every_event_has_its_time_and_the_text_says_the_same(path: Path) -> None
     assert "$ pdctl stacks decode-0 --config /etc/prod.toml" in played.text
     assert "request-pinned, certain, decode-0" in played.text
     assert path.stat().st_mode & 0o077 == 0, "a transcript is its owner's to read"
+    titles = [line for line in played.text.splitlines() if line.startswith("[")]
+    assert titles and all(re.fullmatch(r"\[\d+/4\] .+  \d\d:\d\d:\d\d UTC", title) for title in titles), titles
+    assert re.search(r"ended after .*: critical  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", played.text)
+    assert "\n  try.yaml\n" in played.text, "which file it was"
+
+
+def test_what_a_command_prints_is_written_as_it_comes(path: Path) -> None:
+    """A kill in the middle of a restart leaves what it had done until then."""
+    seen: list[str] = []
+
+    def restart(words: list[str], *, on_line: Callable[[str], None], limit: float | None) -> Ran:
+        on_line("prefill-0 restarted, api_key=hunter22hunter22")
+        seen.append(path.with_suffix(".txt").read_text())
+        return report()
+
+    book = playbook("  - step: a\n    run: [triage]\n")
+    play(book, restart, path)  # type: ignore[arg-type]
+    assert "  $ pdctl triage --config /etc/prod.toml\n  | prefill-0 restarted, api_key=" in seen[0]
+    assert "hunter22" not in seen[0]
+
+
+def test_two_do_not_go_on_with_the_same_run(path: Path) -> None:
+    first = Transcript(path, fresh=True)
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="still under way"):
+        Transcript(path, fresh=False)
+    first.add({"event": "start"})
+    assert path.read_bytes().startswith(before)
+    first.close()
+    Transcript(path, fresh=False).close()
 
 
 def test_ctrl_c_leaves_it_whole_and_the_run_goes_on_with_that_step(path: Path) -> None:
@@ -107,6 +143,14 @@ def test_a_step_whose_end_is_not_known_is_said(path: Path) -> None:
     assert said["step"] == "restart" and "may have done its work" in str(said["unfinished"])
 
 
+def test_a_question_that_was_left_open_has_done_nothing(path: Path) -> None:
+    book = playbook('  - step: a\n    ask: well?\n    answers: {"yes": end}\n')
+    play(book, Commands({}), path, desk=Desk(["yes"]))
+    rows = [json.loads(row) for row in path.read_text().splitlines()]
+    events = rows[: next(n for n, row in enumerate(rows) if row["event"] == "begin") + 1]
+    assert resuming(events, course_of(book, events), "op")["unfinished"] == ""
+
+
 def test_a_transcript_is_never_overwritten(path: Path) -> None:
     Transcript(path, fresh=True).close()
     with pytest.raises(UsageError, match="is there already"):
@@ -121,6 +165,21 @@ def test_a_full_disk_is_told_and_the_run_goes_on(path: Path) -> None:
     transcript.add({"event": "y"})
     transcript.close()
     assert transcript.failed is not None and "No space left" in transcript.failed
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full disk to try")
+def test_a_full_disk_is_told_when_it_happens_and_once(path: Path) -> None:
+    os.symlink("/dev/full", path)
+    path.with_suffix(".txt").touch()
+    desk = Desk(["prod"])
+    transcript = Transcript(path, fresh=False)
+    with closing(transcript):
+        runner = Runner(BOOK, Order(LIVE), transcript, desk, Look(), runs=commands(), options=lambda _: KNOWN,
+                        clock=FakeClock())  # fmt: skip
+        ended = runner.run(begun(BOOK))
+    assert ended.verdict is Status.CRITICAL, "the run goes on"
+    told = [n for n, line in enumerate(desk.shown) if "no more is written down" in line]
+    assert len(told) == 1 and told[0] < desk.shown.index("$ pdctl pinned --config /etc/prod.toml")
 
 
 def test_the_newest_unfinished_run_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
