@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pinned": ("pdctl.commands.pinned:pinned", "is a request stuck between prefill and decode?"),
     "check": ("pdctl.commands.check:check", "triage for machines: cron, Nagios, Prometheus, CI"),
     "sample": ("pdctl.commands.sample:sample", "show the gauges that matter over time"),
+    "past": ("pdctl.commands.past:past", "judge what a Prometheus server scraped, of any time"),
     "ps": ("pdctl.commands.ps:ps", "show the processes behind each instance"),
     "sockets": ("pdctl.commands.sockets:sockets", "show each instance's connections by peer and condition"),
     "stacks": ("pdctl.commands.stacks:stacks", "show where every scheduler rank is, by py-spy"),

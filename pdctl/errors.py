@@ -7,6 +7,7 @@
       StepFailed          75   a step of an action failed, and the action stopped there
       Busy                 3   another run is at it, so this one did not look: unknown
       OutOfTime            3   time was up before there was a verdict: unknown
+      SourceError          3   what remembers the cluster's past did not answer: unknown
 
 What is wrong with the *cluster* is never an exception: it is a finding, or an answer that was missed.
 """
@@ -52,6 +53,13 @@ class CaptureError(PdctlError):
 
     kind = "capture"
     exit_status = USAGE
+
+
+class SourceError(PdctlError):
+    """A server that remembers the cluster's past (Prometheus) did not tell of it."""
+
+    kind = "source"
+    exit_status = UNKNOWN
 
 
 class StepFailed(PdctlError):
