@@ -98,6 +98,8 @@ class _Reader:
             return None
         row = self._known(row, path, STEP, f"step {row.get('step') or index + 1}")
         self._nested(row, path)
+        if self._types(row, path):
+            return None
         typed = self._convert(row, StepRow, path, STEP)
         return None if typed is None else _step_of(typed, self.lined.line(path), self._durations(typed, path))
 
@@ -112,6 +114,16 @@ class _Reader:
                 for n, case in enumerate(row["next"])
             ]
 
+    def _types(self, row: Mapping[str, object], path: Path) -> bool:
+        """Whether any part of a step has a wrong type; says of each that has, so that people see all at once."""
+        before = len(self.problems)
+        for key, value in row.items():
+            parts = list(enumerate(value)) if key == "next" and isinstance(value, list) else [(None, value)]
+            for number, part in parts:
+                one = {key: part if number is None else [part]}
+                self._convert({"step": "a", **one}, StepRow, path, STEP, number)
+        return len(self.problems) > before
+
     def _known(self, row: Mapping[str, object], path: Path, known: Mapping[str, str], who: str) -> dict[str, Any]:
         for key in row:
             if key not in known:
@@ -119,13 +131,18 @@ class _Reader:
                 self._say((*path, key), key, f"{who} has no such key", right)
         return {key: value for key, value in row.items() if key in known}
 
-    def _convert(self, row: object, kind: type[T], path: Path, known: Mapping[str, str]) -> T | None:
+    def _convert(
+        self, row: object, kind: type[T], path: Path, known: Mapping[str, str], number: int | None = None
+    ) -> T | None:
+        """The row as its type. ``number``: it holds that one of the cases of ``next`` alone."""
         try:
             return msgspec.convert(row, kind, strict=False)
         except msgspec.ValidationError as error:
             message = str(error)
             at = _AT.search(message)
-            inner = tuple(k or int(n) for k, n in _ROW.findall(at["path"])) if at else ()
+            inner = (
+                tuple(k or (int(n) if number is None else number) for k, n in _ROW.findall(at["path"])) if at else ()
+            )
             key = next((part for part in reversed(inner) if isinstance(part, str)), "")
             wrong = message[: at.start()] if at else message
             self._type_problem((*path, *inner), key, wrong, known)

@@ -5,6 +5,7 @@ Held for every run:
   not looked at is not gone.
 - A step that was not run, or whose command broke, leads on only by a case that says so.
 - No run ends well that left a step undone: an ``ok`` becomes ``unknown`` then.
+- An end that cannot tell (``unknown``) hides nothing critical that the last looks found.
 """
 
 from __future__ import annotations
@@ -183,6 +184,8 @@ def verdict_of(playbook: Playbook, last: Step | None, course: Course, stopped: b
     found = next((status for status in WORST_FIRST if status in worst), Status.UNKNOWN)  # nothing was judged
     if last is None or last.end is None or stopped:
         return found
+    if last.end is Status.UNKNOWN:
+        return Status.CRITICAL if found is Status.CRITICAL else Status.UNKNOWN
     return Status.UNKNOWN if undone and last.end in (Status.OK, Status.WARNING) else last.end
 
 

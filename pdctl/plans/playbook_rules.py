@@ -127,6 +127,7 @@ class _Rules:
             return
         if fault := faults_of_words(step.run):
             yield self._say(path, *fault)
+        yield from self._findings(path, named(step.run))
         for name in places(step.run):
             if name != SUBJECT and name not in self.given_names:
                 known = listed(f"{{{n}}}" for n in (SUBJECT, *sorted(self.given_names)))
@@ -206,6 +207,14 @@ class _Rules:
         for index, name in enumerate(self.names):
             if name not in there:
                 yield self._say(("steps", index, "step"), f"nothing leads to {name}", "Go there, or leave it out.")
+
+
+def named(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The findings that a command line names, where only a finding may stand."""
+    rows = [(before, word) for before, word in zip(words, words[1:], strict=False) if not places((word,))]
+    if words[0] == "explain":
+        return tuple(word for _, word in rows if not word.startswith("-"))[:1]
+    return tuple(word for before, word in rows if (words[0], before) == ("sample", "--until"))
 
 
 def reached(playbook: Playbook, start: str, leads: Callable[[Playbook, Step], list[str]]) -> set[str]:

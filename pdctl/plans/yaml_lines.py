@@ -13,6 +13,8 @@ from yaml.reader import ReaderError
 Path = tuple[str | int, ...]
 LONGEST = 256 * 1024
 DEEPEST = 12
+ALIGNED = "Keys that belong together begin in the same column."
+QUOTED = "Text with a colon in it goes into quotes, or below `key: |` and indented."
 _PREFIX = "tag:yaml.org,2002:"
 _PLAIN = frozenset({"str", "int", "float", "bool", "null", "timestamp", "value", "merge", "map", "seq"})
 
@@ -60,8 +62,12 @@ def _composed(text: str) -> yaml.Node | None:
         raise Malformed(line, f"a character that YAML does not allow (U+{_code(error):04X})") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if "end of stream" in str(error.problem):  # what was opened and not closed is of more use than the end
+            mark = error.context_mark or mark
         wrong = " ".join(part for part in (error.context, error.problem) if part)
-        raise Malformed(mark.line + 1 if mark else 1, f"not YAML: {wrong}", _hint(text, mark)) from None
+        raise Malformed(
+            mark.line + 1 if mark else 1, f"not YAML: {wrong}", _hint(text, mark, str(error.problem))
+        ) from None
     except RecursionError:
         raise Malformed(1, "nested too deeply") from None
 
@@ -71,13 +77,17 @@ def _code(error: ReaderError) -> int:
     return char if isinstance(char, int) else ord(str(char)[:1] or "?")
 
 
-def _hint(text: str, mark: object) -> str:
+def _hint(text: str, mark: object, problem: str) -> str:
     line = getattr(mark, "line", None)
     rows = text.splitlines()
     written = rows[line].strip() if isinstance(line, int) and line < len(rows) else ""
     if "\t" in (rows[line] if written and isinstance(line, int) else ""):
         return "Indent with spaces: YAML takes no tabs."
-    return "Text with a colon in it goes into quotes, or below `key: |` and indented." if ": " in written else ""
+    if "end of stream" in problem:
+        return "A quote that begins here does not end."
+    if "mapping values" in problem or "block end" in problem:
+        return f"{ALIGNED} {QUOTED}"
+    return QUOTED if ": " in written else ""
 
 
 def _value(node: yaml.Node, path: Path, lines: dict[Path, int], seen: set[int]) -> object:

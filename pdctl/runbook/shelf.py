@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pdctl
 from pdctl.errors import UsageError
-from pdctl.model.playbook import Playbook
+from pdctl.model.playbook import Playbook, Problem
 from pdctl.plans.playbook import Faulty, read_playbook
 from pdctl.plans.playbook_words import closest
 
@@ -68,7 +68,7 @@ def find(name: str) -> Path:
 
 
 def text_of(path: Path) -> str:
-    """The text of a playbook's file. Raises UsageError where it cannot be read."""
+    """The text of a playbook's file. Raises UsageError where it cannot be read, Faulty where it is no text."""
     try:
         with path.open("rb") as file:
             raw = file.read(LARGEST)
@@ -78,7 +78,8 @@ def text_of(path: Path) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}:{line}: not UTF-8 text (byte {error.start})", "Playbooks are UTF-8.") from None
+        wrong = Problem(line, "", f"not UTF-8 text (byte {error.start})", "Save it as UTF-8.")
+        raise Faulty(str(path), (wrong,)) from None
 
 
 def opened(path: Path) -> Playbook:

@@ -172,3 +172,9 @@ def test_without_a_verdict_of_its_own_a_run_ends_with_the_worst_that_its_last_lo
     assert ended({"look": CALM}, "broke") is Status.OK
     assert ended({"look": PINNED}, "look", stopped=True) is Status.CRITICAL
     assert ended({}, "broke") is Status.UNKNOWN, "nothing was judged"
+
+
+def test_an_end_that_cannot_tell_hides_nothing_critical() -> None:
+    assert ended({"look": CALM}, "blind") is Status.UNKNOWN
+    assert ended({"look": BLIND}, "blind") is Status.UNKNOWN
+    assert ended({"look": PINNED}, "blind") is Status.CRITICAL
