@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(not is_there(), reason=MISSING)
 T0 = int(datetime(2026, 3, 1, 2, 0, tzinfo=UTC).timestamp())
 
 
+COUNT = "sglang:per_stage_req_latency_seconds_count"
 # What a request goes through (SGLang 0.5.6 and later, req_time_stats.py); it sticks before the last of them.
 STAGES = {
     "prefill": ("prefill_prepare", "prefill_bootstrap", "prefill_forward", "prefill_transfer_kv_cache"),
@@ -49,8 +50,8 @@ def engine(role: str, place: str, stuck_from: int | None, *, seconds: int = 600,
             f'sglang:num_running_reqs{{{labels}}}': 0,
             f'sglang:num_prefill_inflight_queue_reqs{{{labels}}}': int(stuck and role == "prefill"),
             f'sglang:num_decode_transfer_queue_reqs{{{labels}}}': int(stuck and role == "decode"),
-            **{f'sglang:per_stage_req_latency_seconds_count{{{labels},stage="{stage}"}}': done + stuck for stage in passed},
-            f'sglang:per_stage_req_latency_seconds_count{{{labels},stage="{last}"}}': done,
+            **{f'{COUNT}{{{labels},stage="{stage}"}}': done + stuck for stage in passed},
+            f'{COUNT}{{{labels},stage="{last}"}}': done,
             f'sglang:num_requests_total{{{labels}}}': done,
             f'sglang:http_requests_active{{{labels},endpoint="/generate",method="POST"}}': int(stuck),
             f'sglang:scheduler_process_cpu_seconds_total{{{labels}}}': at,
