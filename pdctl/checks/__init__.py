@@ -37,6 +37,7 @@ MODULES = (
     "connection_leak",
     "keepalive",
     "probe_lost",
+    "probe_waits",
     "probe_fail",
     "half_open",
     "peer_stale",

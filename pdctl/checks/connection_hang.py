@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pdctl.checks.base import Check, Verdict, found, saw
-from pdctl.checks.keepalive import Path, named, paths_of
 from pdctl.checks.listings import Listing, by_subject, owners_of, place, ports_of
 from pdctl.checks.probe_lost import lost_on
+from pdctl.checks.probe_parts import parts_of
+from pdctl.checks.probe_paths import Path, named, paths_of
+from pdctl.checks.probe_waits import explained
 from pdctl.checks.quiet import all_quiet, fresh_answers, idle_engines
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
@@ -27,7 +29,8 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
     paths = tuple(paths_of(window))
     told = False
     for path in paths:
-        hung = tuple(a for a in hung_attempts(path) if a not in lost_on(window, cluster, path))
+        told_otherwise = (*lost_on(window, cluster, path), *explained(window, cluster, path))
+        hung = tuple(a for a in hung_attempts(path) if a not in told_otherwise)
         works = working_fresh(path, paths)
         if hung and inside(path, paths, cluster):
             continue
@@ -75,8 +78,10 @@ def by_probe(
     window: Window, cluster: Cluster, path: Path, hung: tuple[Attempt, ...], works: tuple[Path, ...]
 ) -> Iterator[Verdict]:
     """The finding for one path. Without a measured idle cluster the hang may be a queue's."""
-    quiet = all_quiet(window, cluster)
-    engines, busy = idle_engines(window, cluster)
+    meanwhile = [part for _, part in parts_of(window, path, hung)] or [window]
+    quiets = [all_quiet(part, cluster) for part in meanwhile]
+    quiet = quiets[-1] if None not in quiets else None
+    engines, busy = idle_engines(meanwhile[-1], cluster)
     unseen = quiet is None and not busy and not engines
     if unseen and (len(hung) < 2 or not any(a.control and a.good for a in path.fresh)):
         return

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from statistics import median
 
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.listings import by_subject, ports_of
+from pdctl.checks.probe_paths import Path, named, paths_of
+from pdctl.checks.probe_waits import explained
 from pdctl.model.answer import Fact
-from pdctl.model.cluster import Cluster, Role
+from pdctl.model.cluster import Cluster
 from pdctl.model.events import Kind, Log
 from pdctl.model.finding import Confidence, Evidence, RuledOut
-from pdctl.model.probe import Attempt, Attempts
-from pdctl.model.window import At, Window
+from pdctl.model.probe import Attempt
+from pdctl.model.window import Window
 
 # Idle timeouts as shipped, in seconds. uvicorn serves the engines: --timeout-keep-alive, SGLANG_TIMEOUT_KEEP_ALIVE.
 DEFAULTS = (
@@ -30,49 +30,6 @@ DEFAULTS = (
     (7200.0, "Linux's tcp_keepalive_time"),
 )
 SEEN_LATE = 0.3  # seconds after which a closing is seen at the latest
-# How a connection that the other side closed, or forgot, ends for the one that uses it again.
-CLOSED = frozenset({"reset", "truncated", "read-timeout", "other"})
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Path:
-    """The attempts of one path: to whom, by which way."""
-
-    to: str
-    via: str
-    seen: At[Attempts]
-    fresh: tuple[Attempt, ...]
-    reused: tuple[Attempt, ...]
-
-    @property
-    def alone(self) -> tuple[Attempt, ...]:
-        """The fresh ones made while nothing else was asked: what the others differ from."""
-        return tuple(a for a in self.fresh if (a.concurrency or 1) == 1)
-
-    @property
-    def good(self) -> tuple[Attempt, ...]:
-        return tuple(a for a in self.reused if a.good)
-
-    @property
-    def closed(self) -> tuple[Attempt, ...]:
-        """Attempts that ended before any byte of an answer: what breaks off in the middle is something else."""
-        return tuple(a for a in self.reused if a.error in CLOSED and not a.first_byte_s and not a.tokens)
-
-
-def paths_of(window: Window) -> Iterator[Path]:
-    """Every path probed in the window, with the newest answer that holds attempts of it."""
-    groups: dict[tuple[str, str], list[Attempt]] = defaultdict(list)
-    last: dict[tuple[str, str], At[Attempts]] = {}
-    for subject in window.subjects(Fact.PROBE):
-        for seen in window.seen(subject, Fact.PROBE, Attempts):
-            for attempt in seen.value.rows:
-                if attempt.kind == "abort":  # its client left on purpose: it tells nothing of the path
-                    continue
-                groups[(attempt.to, attempt.via)].append(attempt)
-                last[(attempt.to, attempt.via)] = seen
-    for key, attempts in groups.items():
-        fresh = tuple(a for a in attempts if a.connection == "fresh")
-        yield Path(*key, last[key], fresh, tuple(a for a in attempts if a.connection == "reused"))
 
 
 def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
@@ -81,12 +38,45 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
         idle = [a for a in path.reused if a.idle_s is not None]
         if not idle or not path.alone or not all(a.good for a in path.alone):
             continue
-        closed = [a for a in path.closed if a.idle_s is not None]
+        held = explained(window, cluster, path)
+        closed = [a for a in path.closed if a.idle_s is not None and a not in held]
+        if not closed and held:
+            continue
         if not closed:
             longest = max((a.idle_s or 0.0) for a in idle if a.good) if path.good else 0.0
             yield RuledOut("keepalive-stale", path.to, f"a reused connection works after up to {longest:g} s idle")
         else:
-            yield finding(window, cluster, path, closed)
+            yield borne(window, cluster, path, closed) or finding(window, cluster, path, closed)
+
+
+def borne(window: Window, cluster: Cluster, path: Path, closed: list[Attempt]) -> RuledOut | None:
+    """Why it hurts nobody that an engine closes idle connections by itself (each one does, by default): what reaches it
+    through a router, its only client, was answered after longer gaps, and no other trace of failures was seen."""
+    instance = cluster.instance(path.to)
+    by_itself = all(a.closed_after_s is not None for a in closed)
+    traces = (*half_closed(window, cluster, path.to), *upstream_errors(window, cluster))
+    if instance is None or not instance.is_engine or not by_itself or traces:
+        return None
+    fails = min(a.idle_s or 0.0 for a in closed)
+    routers = {router.name for router in cluster.routers}
+    longest = [_longest(p) for p in paths_of(window) if p.to in routers and p.via == "direct" and p.alone]
+    if not longest or min(longest) <= fails:
+        return None
+    after = median(a.closed_after_s or 0.0 for a in closed)
+    known = [what for seconds, what in DEFAULTS if 0.95 * after - SEEN_LATE < seconds <= 1.05 * after]
+    told = f" ({known[0]})" if known else ""
+    return RuledOut(
+        "keepalive-stale",
+        path.to,
+        f"it closes connections after {after:.1f} s without a request{told}; what came through every router after up "
+        f"to {min(longest):g} s was answered all the same",
+    )
+
+
+def _longest(path: Path) -> float:
+    """The longest gap up to which every request on a connection that sat idle was answered."""
+    fails = min((a.idle_s for a in path.reused if not a.good and a.idle_s is not None), default=float("inf"))
+    return max((a.idle_s for a in path.good if a.idle_s is not None and a.idle_s < fails), default=0.0)
 
 
 def finding(window: Window, cluster: Cluster, path: Path, closed: list[Attempt]) -> Verdict:
@@ -133,13 +123,6 @@ def summary(
     known = [f"{seconds:g} s is {what}" for seconds, what in DEFAULTS if low < seconds <= high]
     hint = f" ({'; '.join(known)})" if known else ""
     return f"{way}: reused connections work up to {works:g} s idle and fail from {fails:g} s on: {between}{hint}"
-
-
-def named(path: Path, cluster: Cluster) -> str:
-    """The path in words. An attempt through a proxy names the proxy, or the instance behind it."""
-    instance = cluster.instance(path.to)
-    behind = path.via == "proxy" and (instance is None or instance.role is not Role.PROXY)
-    return f"{path.to} through its proxy" if behind else path.to
 
 
 def announced(path: Path, closed: list[Attempt]) -> Iterator[Evidence]:

@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 
 from pdctl.checks import connection_hang, keepalive, router
 from pdctl.checks.base import Check, Verdict, found, saw
-from pdctl.checks.keepalive import Path, named, paths_of
+from pdctl.checks.probe_courses import courses_of
 from pdctl.checks.probe_lost import lost_on
 from pdctl.checks.probe_matrix import HUNG, attempts_of, echoes, fate_of, trial_of, wrong_word
+from pdctl.checks.probe_parts import parts_of
+from pdctl.checks.probe_paths import Path, named, paths_of
+from pdctl.checks.probe_waits import explained
 from pdctl.checks.quiet import idle_engines
 from pdctl.checks.view import view_of
 from pdctl.model.answer import Fact
@@ -57,7 +60,7 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
             continue
         trouble = _untold(window, cluster, whole)
         if trouble.bad and not (path.via == "proxy" and whole.what in said):
-            yield _by_router(window, cluster, trouble) or _unreached(trouble) or _failing(trouble, cluster)
+            yield _by_router(window, cluster, trouble) or _unreached(trouble) or _failing(window, cluster, trouble)
         said.add(whole.what)
 
 
@@ -74,13 +77,13 @@ def trouble_of(window: Window, path: Path) -> Trouble:
 
 
 def _untold(window: Window, cluster: Cluster, trouble: Trouble) -> Trouble:
-    """The trouble less lost answers, hangs of one connection, idle connections that were forgotten, and what routers
-    show of themselves, where rules of their own have found those."""
+    """The trouble less lost answers, requests that the cluster held, hangs of one connection, idle connections that
+    were forgotten, and what routers show of themselves, where rules of their own have found those."""
     path = trouble.path
     if any(v.subject == path.to for v in keepalive.judge(window, cluster) if isinstance(v, Finding)):
         trouble = trouble.without(lambda a, _: a.idle_s is not None and a in path.closed)
-    lost = lost_on(window, cluster, path)
-    trouble = trouble.without(lambda a, _: a in lost)
+    elsewhere = (*lost_on(window, cluster, path), *explained(window, cluster, path))
+    trouble = trouble.without(lambda a, _: a in elsewhere)
     hangs = {v.subject for v in connection_hang.judge(window, cluster) if isinstance(v, Finding)}
     behind = connection_hang.inside(path, tuple(paths_of(window)), cluster) and hangs
     if path.to in hangs or behind:
@@ -146,11 +149,11 @@ def _refuses(window: Window, cluster: Cluster, trouble: Trouble) -> Verdict | No
 
 
 def _holds(window: Window, cluster: Cluster, trouble: Trouble) -> Verdict | None:
-    """router-holds-requests by difference: fresh requests through it hang while every engine is idle."""
+    """router-holds-requests by difference: fresh requests through it hang, and meanwhile every engine is idle."""
     path = trouble.path
     hung = [a for a in path.alone if a.error == HUNG and not a.first_byte_s]
-    idle, others = idle_engines(window, cluster)
-    if not hung or not idle or others:
+    idle = _idle_meanwhile(window, cluster, path, hung)
+    if not hung or not idle:
         return None
     return found(
         "router-holds-requests",
@@ -169,6 +172,16 @@ def _holds(window: Window, cluster: Cluster, trouble: Trouble) -> Verdict | None
         ),
         next=(f"pdctl sockets {path.to}", f"pdctl logs {path.to} --slow 10", "pdctl explain router-holds-requests"),
     )
+
+
+def _idle_meanwhile(window: Window, cluster: Cluster, path: Path, hung: list[Attempt]) -> list[Evidence]:
+    """Evidence that every engine was idle each time requests waited; empty where one was not, or was not seen."""
+    idle: list[Evidence] = []
+    for _, part in parts_of(window, path, hung):
+        idle, others = idle_engines(part, cluster)
+        if others or not idle:
+            return []
+    return idle
 
 
 def _unreached(trouble: Trouble) -> Verdict | None:
@@ -190,7 +203,7 @@ def _unreached(trouble: Trouble) -> Verdict | None:
     )
 
 
-def _failing(trouble: Trouble, cluster: Cluster) -> Verdict:
+def _failing(window: Window, cluster: Cluster, trouble: Trouble) -> Verdict:
     """Requests that fail in a way no rule names, with where the others differ."""
     path, bad = trouble.path, trouble.bad
     wrong = all(fate is Fate.WRONG for _, fate in bad)
@@ -203,6 +216,7 @@ def _failing(trouble: Trouble, cluster: Cluster) -> Verdict:
         evidence=(
             Evidence(f"in all: {trouble.what}", values={"what": sorted({wrong_word(a, f) or "" for a, f in bad})}),
             *_by_kind(trouble),
+            *_meanwhile(window, cluster, path),
         ),
         since=path.seen.seen.at,
         limits=("what makes them fail: their pattern fits none of the faults that are known by name",),
@@ -238,6 +252,15 @@ def _by_kind(trouble: Trouble) -> Iterator[Evidence]:
         if example is not None:
             text += f", as: {wrong_word(example, fates[example])}{', ' + example.detail if example.detail else ''}"
         yield saw(text, trouble.path.seen, failed=len(bad), tried=len(rows))
+
+
+def _meanwhile(window: Window, cluster: Cluster, path: Path) -> Iterator[Evidence]:
+    """What engines counted while the first requests that hang were waited for."""
+    for wait, part in list(parts_of(window, path))[:1]:
+        counts = [c for c in courses_of(part, cluster) if c.most > 0]
+        words = [f"{c.instance} {c.name} {c.least:g} to {c.most:g} ({c.readings} readings)" for c in counts]
+        said = "; ".join(words) if words else "nothing"
+        yield saw(f"counted while they waited, for {wait.waited:.3g} s: {said}", path.seen)
 
 
 CHECKS = (

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pdctl.checks.base import Check, Verdict, found, saw
-from pdctl.checks.keepalive import Path, paths_of
 from pdctl.checks.probe_matrix import attempts_of
+from pdctl.checks.probe_parts import HUNG, SETTLED_S, base_of, begun_of, end_of, parts_of
+from pdctl.checks.probe_paths import Path, paths_of
 from pdctl.checks.provenance import pages_from
 from pdctl.checks.router import idle_evidence
 from pdctl.checks.view import EngineView, view_of
@@ -17,9 +18,6 @@ from pdctl.model.engine import EngineMetrics, Gauge
 from pdctl.model.finding import Confidence, Evidence
 from pdctl.model.probe import Attempt
 from pdctl.model.window import At, Window
-
-HUNG = "read-timeout"
-SETTLED_S = 2.0  # seconds after a request within which an engine that serves it may not have counted it yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +53,13 @@ def lost_through(window: Window, cluster: Cluster, path: Path) -> Lost | None:
     instance = cluster.instance(path.to)
     if instance is None or instance.role not in (Role.ROUTER, Role.PROXY):
         return None
-    hung = tuple(a for a in (*path.fresh, *path.reused) if a.error == HUNG and not a.first_byte_s and a.begun_s)
+    hung = tuple(a for a in (*path.fresh, *path.reused) if a.error == HUNG and a.begun_s)
     decodes = [e for e in view_of(window, cluster).decodes if e.pages]
     if not hung or not decodes:
         return None
     elsewhere = {prefill.name for prefill in cluster.prefills}  # what is asked of prefill alone, decode never counts
     made = [a for rows in attempts_of(window).values() for a in rows if a.kind != "health" and a.to not in elsewhere]
-    return _counted(made, hung, decodes, _base(path))
-
-
-def _base(path: Path) -> float:
-    """The moment of the window at which the probe's own count of seconds began: an answer is complete when the last of
-    its attempts has ended. (A probe may be one part of a longer window.)"""
-    last = max((_end(a) for a in path.seen.value.rows if a.begun_s is not None), default=path.seen.t)
-    return path.seen.t - last
+    return _counted(made, hung, decodes, base_of(path))
 
 
 def _counted(made: list[Attempt], hung: tuple[Attempt, ...], decodes: list[EngineView], base: float) -> Lost | None:
@@ -76,12 +67,12 @@ def _counted(made: list[Attempt], hung: tuple[Attempt, ...], decodes: list[Engin
     clients left, that failed, or that were under way as well, may have been finished or not."""
     for page in reversed(decodes[0].pages):
         now = page.t - base
-        waiting = tuple(a for a in hung if _begun(a) + SETTLED_S <= now < _end(a))
+        waiting = tuple(a for a in hung if begun_of(a) + SETTLED_S <= now < end_of(a))
         if not waiting:
             continue
         finished = _finished(decodes, base, page.t)
-        sent = [a for a in made if _begun(a) <= now and a not in waiting]
-        answered = sum(1 for a in sent if a.kind != "abort" and a.good and _end(a) <= now)
+        sent = [a for a in made if begun_of(a) <= now and a not in waiting]
+        answered = sum(1 for a in sent if a.kind != "abort" and a.good and end_of(a) <= now)
         if finished is not None and len(sent) < finished <= len(sent) + len(waiting):
             return Lost(waiting, page, finished, answered, finished == len(sent) + len(waiting))
     return None
@@ -99,16 +90,9 @@ def _finished(decodes: list[EngineView], since: float, until: float) -> int | No
     return round(total)
 
 
-def _begun(attempt: Attempt) -> float:
-    return attempt.begun_s or 0.0
-
-
-def _end(attempt: Attempt) -> float:
-    return _begun(attempt) + (attempt.took or 0.0)
-
-
 def _finding(window: Window, cluster: Cluster, path: Path, lost: Lost) -> Verdict:
-    idle = [evidence for e in view_of(window, cluster).engines if (evidence := idle_evidence(e))]
+    meanwhile = next((part for _, part in parts_of(window, path, lost.hung)), window)
+    idle = [evidence for e in view_of(meanwhile, cluster).engines if (evidence := idle_evidence(e))]
     sure = lost.all_of_them and len(lost.hung) > 1 and len(idle) == len(cluster.engines)
     return found(
         "responses-lost",

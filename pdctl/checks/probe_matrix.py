@@ -24,6 +24,14 @@ HELD_BACK = 0.8  # of the whole time before the first token: the stream came at 
 STREAMED = 0.5
 ADDS_S = 0.05  # seconds, and
 ADDS = 1.5  # times: what a path adds to the one inside it, worth saying
+TRIED_OUT = (
+    "open when the probe began and is not any more: its requests, or another client's, were what the router tried it "
+    "out with"
+)
+OPENED = (
+    "not open when the probe began and is now: its requests that failed count for that as any client's do, and the "
+    "router tries each several times"
+)
 
 
 def attempts_of(window: Window) -> dict[tuple[str, str], tuple[Attempt, ...]]:
@@ -62,7 +70,7 @@ def matrix_of(window: Window, cluster: Cluster, left_out: Iterable[tuple[str, Tr
     rows = [_row(key, rows, cluster, why) for key, rows in paths.items()]
     rows.sort(key=lambda row: (_depth(row), row.via == "proxy"))
     trials = tuple(t for t in Trial if any(row.cells[t].fate is not Fate.NOT_RUN for row in rows))
-    remarks = (*_remarks(rows, paths), *_tried_out(window, cluster, rows))
+    remarks = (*_remarks(rows, paths), *_breakers(window, cluster, rows))
     return Matrix(tuple(rows), trials, remarks, tuple(courses_of(window, cluster)))
 
 
@@ -230,16 +238,14 @@ def _slower(outer: Row, inner: Row) -> Iterator[str]:
             )
 
 
-def _tried_out(window: Window, cluster: Cluster, rows: list[Row]) -> Iterator[str]:
-    """Breakers that were open and are not any more: a router tries a worker out with the next request once its breaker
-    has been open for long enough, so the probe's requests may have closed it."""
+def _breakers(window: Window, cluster: Cluster, rows: list[Row]) -> Iterator[str]:
+    """Breakers that are not as they were when the probe began: a router tries a worker out with the next request once
+    its breaker has been open for long enough, and counts requests of the probe that fail as any client's."""
     probed = {row.to for row in rows if row.opened}
     for router in (r for r in cluster.routers if r.name in probed or any(row.via == "proxy" for row in rows)):
         pages = window.seen(router.name, Fact.METRICS, RouterMetrics)
-        for worker, state in pages[0].value.breaker.items() if pages else ():
-            if state == OPEN and pages[-1].value.breaker.get(worker) != OPEN:
+        for worker in dict.fromkeys(w for page in (pages[0], pages[-1]) for w in page.value.breaker) if pages else ():
+            before, after = (page.value.breaker.get(worker) == OPEN for page in (pages[0], pages[-1]))
+            if before != after:
                 name = next((i.name for i in cluster.engines if same_url(i.url, worker)), worker)
-                yield (
-                    f"{router.name}'s breaker of {name} was open when the probe began and is not any more: its "
-                    "requests, or another client's, were what the router tried it out with"
-                )
+                yield f"{router.name}'s breaker of {name} was {OPENED if after else TRIED_OUT}"

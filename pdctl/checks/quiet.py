@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.checks.base import saw
-from pdctl.checks.keepalive import Path
+from pdctl.checks.probe_paths import Path
 from pdctl.checks.router import idle_evidence
 from pdctl.checks.view import view_of
 from pdctl.model.answer import Fact

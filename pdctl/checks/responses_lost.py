@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from pdctl.checks.base import Check, Verdict, found, saw
-from pdctl.checks.keepalive import paths_of
 from pdctl.checks.listings import by_subject, owners_of, ports_of
 from pdctl.checks.pinned_evidence import oldest
 from pdctl.checks.plateau import floor_of, series_text
+from pdctl.checks.probe_paths import paths_of
 from pdctl.checks.provenance import timed_out
 from pdctl.checks.quiet import fresh_answers
 from pdctl.checks.trust import Inflight

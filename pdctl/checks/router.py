@@ -9,7 +9,7 @@ from pdctl.checks.memory import token_signs
 from pdctl.checks.pinned_evidence import oldest
 from pdctl.checks.plateau import series_text
 from pdctl.checks.queues import total_readings
-from pdctl.checks.scheduler import judge_stopped
+from pdctl.checks.scheduler import frozen_rows, judge_stopped
 from pdctl.checks.trust import Inflight
 from pdctl.checks.view import ClusterView, Count, EngineView, view_of
 from pdctl.model.answer import Fact
@@ -86,8 +86,11 @@ def active_evidence(active: list[Count]) -> Iterator[Evidence]:
 
 
 def idle_evidence(engine: EngineView) -> Evidence | None:
-    """Why an engine counts as idle at the end of the window, None when it was not seen to be."""
+    """Why an engine counts as idle at the end of the window, None when it was not seen to be. What a scheduler that
+    stands still counted last is no sign that it is idle now."""
     if not engine.pages and not engine.loads:
+        return None
+    if any(True for dp in engine.dps for _ in frozen_rows(engine, dp)) or any(judge_stopped(engine)):
         return None
     owed = engine.http_active()
     if owed and owed[-1].value > orphans(engine):

@@ -98,7 +98,7 @@ STAGES = (
         "probes",
         "real requests are answered",
         ("connection-scoped-hang", "keepalive-stale"),
-        ("connection_hang", "keepalive", "probe_fail", "probe_lost"),
+        ("connection_hang", "keepalive", "probe_fail", "probe_lost", "probe_waits"),
         _COUNTS,
         _SETTINGS,
         usual=False,

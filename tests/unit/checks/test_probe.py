@@ -13,6 +13,7 @@ from pdctl.checks.probe_guard import suffering
 from pdctl.checks.probe_matrix import attempts_of, matrix_of, spread
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster, Instance, Role
+from pdctl.model.events import Event, Kind
 from pdctl.model.finding import Confidence, Finding, Severity, Status
 from pdctl.model.probe import Attempt, Fate, Trial, row_of
 from pdctl.model.probe_plan import ProbePlan, Stage, Way
@@ -180,6 +181,18 @@ def test_a_breaker_that_the_probe_closed_is_told() -> None:
     assert "breaker of decode-0 was open" in matrix_of(scene.window(), CLUSTER).remarks[0]
 
 
+def test_a_breaker_that_the_probe_may_have_opened_is_told() -> None:
+    scene = scene_of(replace(GOOD, status=500))
+    scene.router(0.0, breaker={D: 0.0})
+    scene.router(20.0, breaker={D: 1.0})
+    (remark,) = matrix_of(scene.window(), CLUSTER).remarks
+    assert "breaker of decode-0 was not open when the probe began and is now" in remark
+    same = scene_of(GOOD)
+    for t in (0.0, 20.0):
+        same.router(t, breaker={D: 1.0})
+    assert matrix_of(same.window(), CLUSTER).remarks == ()
+
+
 def test_what_engines_and_routers_counted_meanwhile() -> None:
     scene = scene_of(GOOD)
     for t, running in ((0.0, 0), (2.0, 7), (4.0, 1)):
@@ -332,6 +345,37 @@ def test_failures_under_load_and_clients_that_leave_are_no_reason_to_doubt_fresh
     crowded = replace(GOOD, status=503, trial="many", concurrency=16)
     finding = scene_of(GOOD, used(GOOD, idle_s=1.0), shut, left, crowded).one(keepalive.judge)
     assert "1 fresh connections answered" in seen_in(finding)
+
+
+def at_engine(fails_at: float, closed_after: float | None, longest_through_router: float | None) -> HostScene:
+    """An engine that closes its idle connections, and a router in front of it."""
+    engine = used(GOOD, to=D, idle_s=1.0)
+    shut = replace(
+        engine, idle_s=fails_at, status=None, error="reset", first_byte_s=None, closed_after_s=closed_after, told=None
+    )
+    rows = [replace(GOOD, to=D), engine, shut]
+    if longest_through_router is not None:
+        rows += [GOOD, used(GOOD, idle_s=longest_through_router)]
+    return scene_of(*rows)
+
+
+def test_an_engine_that_closes_idle_connections_is_no_fault_where_its_router_bears_it() -> None:
+    scene = at_engine(6.0, 5.0, 30.0)
+    assert scene.found(keepalive.judge) == []
+    told = {r.subject: r.by for r in scene.ruled_out(keepalive.judge)}
+    assert told[D].startswith("it closes connections after 5.0 s without a request (uvicorn's --timeout-keep-alive")
+    assert "after up to 30 s was answered all the same" in told[D]
+
+
+@pytest.mark.parametrize(("closed_after", "longest"), [(5.0, None), (5.0, 4.0), (None, 30.0)])
+def test_it_is_one_where_that_was_not_seen(closed_after: float | None, longest: float | None) -> None:
+    assert at_engine(6.0, closed_after, longest).one(keepalive.judge).subject == D
+
+
+def test_it_is_one_where_the_routers_requests_were_seen_to_fail() -> None:
+    scene = at_engine(6.0, 5.0, 30.0)
+    scene.log(R, Event(Kind.ROUTER_WORKER_ERROR, "error sending request for url"))
+    assert scene.one(keepalive.judge).subject == D
 
 
 # --- answers that were lost -------------------------------------------------------------------------------------------
