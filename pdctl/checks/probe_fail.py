@@ -111,8 +111,14 @@ def _fine(trouble: Trouble, cluster: Cluster) -> Iterator[Verdict]:
     generated = [a for a in trouble.made if a.kind == "generate"]
     if generated and instance is not None and instance.role is Role.ROUTER:
         yield RuledOut("router-circuit-open", path.to, f"{len(generated)} requests through it were answered")
-    if any(a.told == Told.OTHER for a in generated) and not echoes(trouble.made):
-        yield Unchecked(ECHO, path.to, "the model does not say the word back that each request holds")
+    if any(a.told in (Told.OTHER, Told.EMPTY) for a in generated) and not echoes(trouble.made):
+        yield Unchecked(ECHO, path.to, _not_said_back(generated))
+
+
+def _not_said_back(generated: list[Attempt]) -> str:
+    empty = sum(a.told == Told.EMPTY for a in generated)
+    without = f", and {empty} of {len(generated)} answers hold no text at all" if empty else ""
+    return f"the model does not say the word back that each request holds{without} (--expect tells what would be right)"
 
 
 # --- paths on which it is not -----------------------------------------------------------------------------------------

@@ -156,15 +156,20 @@ def fate_of(attempt: Attempt, made: Sequence[Attempt]) -> Fate:
 
 def is_wrong(attempt: Attempt, made: Sequence[Attempt]) -> bool:
     """Whether the answer is not the one that was asked for. That the nonce is missing counts only where every request
-    asked alone had its own back, and only for the same short question: in a conversation a model may wander."""
-    if attempt.told in (Told.CROSSED, Told.EMPTY, Told.UNEXPECTED):
+    asked alone had its own back, and only for the same short question: in a conversation a model may wander. An answer
+    without text may be a model's that had no more to say: it counts where the server says that no token was made, where
+    the nonce would have come back, and where no answer of the path has any text."""
+    if attempt.told in (Told.CROSSED, Told.UNEXPECTED):
         return True
+    if attempt.told == Told.EMPTY:
+        return attempt.tokens == 0 or echoes(made) or all(a.told == Told.EMPTY for a in made if a.told)
     return attempt.told == Told.OTHER and trial_of(attempt) in (Trial.MANY, Trial.IDLE) and echoes(made)
 
 
 def echoes(made: Sequence[Attempt]) -> bool:
     """Whether the path is known to say a nonce back: each of at least two requests asked alone had its own."""
-    alone = [a for a in made if a.good and a.connection == "fresh" and (a.concurrency or 1) == 1 and a.told]
+    alone = [a for a in made if a.good and a.connection == "fresh" and (a.concurrency or 1) == 1]
+    alone = [a for a in alone if a.told not in (None, Told.EMPTY)]
     return len(alone) >= 2 and all(a.told == Told.ECHOED for a in alone)
 
 

@@ -51,6 +51,8 @@ def body_of(dialect: Dialect, wanted: Wanted) -> bytes:
     else:
         value = {"model": wanted.model or "default", "max_tokens": wanted.most_tokens, "temperature": 0}
         value |= {"stream": wanted.stream, **_asked(dialect, wanted.turns)}
+        if wanted.stream:
+            value["stream_options"] = {"include_usage": True}  # else nothing tells an empty answer from one token
     if wanted.half:
         value |= {"bootstrap_host": NO_PEER, "bootstrap_room": NO_ROOM}
     return json.dumps(value, separators=(",", ":")).encode()
@@ -82,7 +84,7 @@ def read_whole(body: bytes) -> Said:
     value = _object(body)
     if value is None:
         return Said(error=f"no JSON object: it begins with {body[:40]!r}" if body.strip() else "the answer is empty")
-    said = Said(error=_error_of(value), ended=True)
+    said = Said(error=_error_of(value) or _broken_off(value), ended=True)
     texts = [_whole_text(choice) for choice in _choices(value)]
     said.text = "".join(text for text in texts if text)
     said.tokens = _count_of(value)
@@ -116,7 +118,7 @@ class Stream:
         if value is None:
             self.said.error = self.said.error or f"an event that is no JSON object: {text[:40]!r}"
             return
-        self.said.error = self.said.error or _error_of(value)
+        self.said.error = self.said.error or _error_of(value) or _broken_off(value)
         piece = self._piece(value)
         if piece:
             self.said.text += piece
@@ -206,6 +208,20 @@ def _count_of(value: dict[str, object]) -> int | None:
 def _finished(value: dict[str, object]) -> bool:
     meta = value.get("meta_info")
     return isinstance(meta, dict) and bool(meta.get("finish_reason"))
+
+
+def _broken_off(value: dict[str, object]) -> str | None:
+    """What an engine says of a request that it gave up: an answer like any other, status 200 and all, but for the
+    reason it ended by ("abort" of SGLang with or without a message, "error" and "abort" of vLLM)."""
+    meta = value.get("meta_info")
+    reasons = [choice.get("finish_reason") for choice in _choices(value)]
+    reasons += [meta.get("finish_reason")] if isinstance(meta, dict) else []
+    for reason in reasons:
+        kind = reason.get("type") if isinstance(reason, dict) else reason
+        if kind in ("abort", "error"):
+            told = _first_text(reason, "message") if isinstance(reason, dict) else ""
+            return " ".join(f"the engine gave it up (finish_reason {kind}) {told}".split())[:160]
+    return None
 
 
 def _error_of(value: dict[str, object]) -> str | None:

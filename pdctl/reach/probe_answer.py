@@ -96,12 +96,12 @@ def _said(heard: Heard) -> Said:
 
 
 def _told(said: Said, question: Question, nonces: Nonces, expect: re.Pattern[str] | None, means: bool) -> Told | None:
+    if expect is not None:
+        return Told.EXPECTED if expect.search(said.text) else Told.UNEXPECTED
     if not said.text.strip() and not said.tokens:
         return Told.EMPTY
     if not means:
         return None
-    if expect is not None:
-        return Told.EXPECTED if expect.search(said.text) else Told.UNEXPECTED
     if question.nonce in said.text:
         return Told.ECHOED
     return Told.CROSSED if nonces.foreign(said.text, "".join(question.turns)) else Told.OTHER

@@ -233,7 +233,7 @@ def test_a_path_that_nothing_reaches() -> None:
         (replace(GOOD, trial="many", error="truncated"), "truncated"),
         (replace(GOOD, trial="many", status=500, detail="decode_error: x"), "HTTP 500"),
         (replace(GOOD, trial="many", told="crossed"), "another's answer"),
-        (replace(GOOD, trial="many", told="empty"), "empty"),
+        (replace(GOOD, trial="many", told="empty", tokens=0), "empty"),
         (replace(GOOD, status=401), "HTTP 401"),
     ],
 )
@@ -249,6 +249,16 @@ def test_a_missing_nonce_counts_only_where_requests_asked_alone_had_theirs() -> 
     assert found(scene_of(GOOD, GOOD, other))[0].summary.endswith("not those asked for: wrong answer")
     assert found(scene_of(GOOD, replace(GOOD, told="other"), other)) == []
     assert found(scene_of(GOOD, GOOD, replace(other, trial="rounds", round=3))) == []
+
+
+def test_an_answer_without_text_counts_where_text_would_have_come() -> None:
+    other, empty = replace(GOOD, told="other"), replace(GOOD, trial="many", told="empty")
+    assert found(scene_of(other, other, empty)) == [], "a model may have no more to say"
+    assert found(scene_of(other, other, replace(empty, tokens=0)))[0].summary.endswith("empty")
+    assert found(scene_of(GOOD, GOOD, empty))[0].summary.endswith("empty")
+    assert found(scene_of(replace(empty, trial="one"), empty))[0].summary.endswith("empty")
+    (open_,) = scene_of(other, other, empty).unchecked(probe_fail.judge)
+    assert open_.what == probe_fail.ECHO and "1 of 3 answers hold no text" in open_.why
 
 
 def test_what_a_proxy_passes_on_from_its_router_is_told_once() -> None:

@@ -120,6 +120,27 @@ def test_a_stream_that_does_not_say_that_it_is_over() -> None:
     assert streamed('{"text":"a","meta_info":{"finish_reason":{"type":"length"}}}').end().ended
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        '{"choices":[{"delta":{"content":""},"finish_reason":"abort"}]}',
+        '{"choices":[{"text":"","finish_reason":"error"}]}',
+        '{"text":"a","meta_info":{"finish_reason":{"type":"abort","message":"KV transfer failed"}}}',
+    ],
+)
+def test_a_request_that_the_engine_gave_up_is_no_answer(event: str) -> None:
+    assert "the engine gave it up (finish_reason" in (streamed(event, "[DONE]").end().error or "")
+    assert "the engine gave it up (finish_reason" in (read_whole(event.encode()).error or "")
+
+
+def test_a_stream_asks_for_its_count_of_tokens() -> None:
+    for dialect in (Dialect.CHAT, Dialect.TEXT):
+        value = json.loads(body_of(dialect, Wanted(("a",), stream=True)))
+        assert value["stream_options"] == {"include_usage": True}
+        assert "stream_options" not in json.loads(body_of(dialect, Wanted(("a",))))
+    assert "stream_options" not in json.loads(body_of(Dialect.NATIVE, Wanted(("a",), stream=True)))
+
+
 def test_an_error_inside_a_stream() -> None:
     said = streamed(
         '{"choices":[{"text":"a"}]}', '{"error":{"message":"Aborted by AbortReq.","code":500}}', "[DONE]"
