@@ -78,7 +78,7 @@ def exchange(wire: Wire, sent: Sent, clock: Clock, hang_after: float) -> Heard:
     gone = wire.was_closed
     try:
         until = heard.begun + hang_after if leaves is None else leaves
-        response = wire.ask(sent.method, sent.target, list(sent.headers), sent.content, until)
+        response = wire.send(sent.method, sent.target, list(sent.headers), until, sent.content)
         heard.status, heard.first_byte = response.status, clock.now()
         heard.location = next((v.decode("latin-1") for k, v in response.headers if k.lower() == b"location"), None)
         with closing(response):

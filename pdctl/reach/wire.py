@@ -58,7 +58,11 @@ class Timed(httpcore.NetworkBackend):
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
         left = self.left(httpcore.ConnectTimeout)
-        return TimedStream(self._carrier.connect_tcp(host, port, left, local_address, socket_options), self)
+        return self.stream_of(self._carrier.connect_tcp(host, port, left, local_address, socket_options))
+
+    def stream_of(self, inner: httpcore.NetworkStream) -> TimedStream:
+        """The connection, bound to the deadline."""
+        return TimedStream(inner, self)
 
 
 class TimedStream(httpcore.NetworkStream):
@@ -69,10 +73,14 @@ class TimedStream(httpcore.NetworkStream):
         self._way = way
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        data = self._inner.read(max_bytes, self._way.left(httpcore.ReadTimeout))
+        data = self.received(max_bytes, self._way.left(httpcore.ReadTimeout))
         if len(self._way.heard) < HEARD:
             self._way.heard += data[:HEARD]
         return data
+
+    def received(self, max_bytes: int, left: float) -> bytes:
+        """What comes within ``left`` seconds; raises ReadTimeout when nothing does."""
+        return self._inner.read(max_bytes, left)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._inner.write(buffer, self._way.left(httpcore.WriteTimeout))
@@ -84,7 +92,7 @@ class TimedStream(httpcore.NetworkStream):
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
         left = self._way.left(httpcore.ConnectTimeout)
-        return TimedStream(self._inner.start_tls(ssl_context, server_hostname, left), self._way)
+        return self._way.stream_of(self._inner.start_tls(ssl_context, server_hostname, left))
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
@@ -161,14 +169,25 @@ class Line:
         self._origin = httpcore.Origin(endpoint.scheme.encode(), endpoint.host.encode("ascii"), endpoint.port)
         self._connection = httpcore.HTTPConnection(self._origin, ssl_context=tls, network_backend=way)
 
-    def send(self, method: str, target: str, headers: list[tuple[str, str]], deadline: float) -> httpcore.Response:
+    def send(
+        self,
+        method: str,
+        target: str,
+        headers: list[tuple[str, str]],
+        deadline: float,
+        content: bytes | None = None,
+    ) -> httpcore.Response:
         """Sends a request and returns the response, its body not read yet. Raises httpcore's errors."""
-        self._way.deadline = deadline
+        self.until(deadline)
         self._way.heard = b""
         url = httpcore.URL(
             scheme=self._origin.scheme, host=self._origin.host, port=self._origin.port, target=target.encode("ascii")
         )
-        return self._connection.handle_request(httpcore.Request(method, url, headers=headers))
+        return self._connection.handle_request(httpcore.Request(method, url, headers=headers, content=content))
+
+    def until(self, deadline: float) -> None:
+        """Sets the moment by which what is under way must have ended."""
+        self._way.deadline = deadline
 
     def check_time(self) -> None:
         """Raises ReadTimeout when the deadline has passed: a body of very many tiny pieces arrives without waiting."""
@@ -188,15 +207,42 @@ class Line:
         self._connection.close()
 
 
+class Ground:
+    """What connections are opened on: the network of the host that carries them, and what their certificates are
+    checked against. Safe to use from several threads."""
+
+    def __init__(self, dial: Dial | None) -> None:
+        self._dial = dial
+        self._lock = threading.Lock()
+        self._tls: dict[str | None, ssl.SSLContext] = {}
+
+    def carrier(self, endpoint: Endpoint) -> httpcore.NetworkBackend | None:
+        """None for this machine's own network. Raises whatever ``dial`` raises."""
+        if endpoint.via is None:
+            return None
+        if self._dial is None:
+            raise ConnectionError(f"no way to host {endpoint.via} was given")
+        return self._dial(endpoint.via)
+
+    def tls(self, endpoint: Endpoint) -> ssl.SSLContext | None:
+        """One TLS context for each CA file: making one reads and parses every certificate (10 ms and more). Raises
+        OSError for a CA file that can't be read."""
+        if endpoint.scheme != "https":
+            return None
+        with self._lock:
+            if endpoint.ca_file not in self._tls:
+                self._tls[endpoint.ca_file] = ssl.create_default_context(cafile=endpoint.ca_file)
+            return self._tls[endpoint.ca_file]
+
+
 class Lines:
     """The connections that are open and idle, by endpoint. Safe to use from several threads."""
 
     def __init__(self, clock: Clock, dial: Dial | None) -> None:
         self._clock = clock
-        self._dial = dial
+        self._ground = Ground(dial)
         self._lock = threading.Lock()
         self._idle: dict[Endpoint, list[Line]] = {}
-        self._tls: dict[str | None, ssl.SSLContext] = {}
         self._closed = False
 
     def take(self, endpoint: Endpoint, *, fresh: bool = False) -> Line:
@@ -211,7 +257,7 @@ class Lines:
             if line.is_good:
                 return line
             line.close()
-        return Line(endpoint, Timed(self._clock, self._carrier(endpoint)), self._context(endpoint))
+        return Line(endpoint, Timed(self._clock, self._ground.carrier(endpoint)), self._ground.tls(endpoint))
 
     def give(self, line: Line) -> None:
         """Puts a connection back; one that cannot carry another request is closed."""
@@ -231,19 +277,3 @@ class Lines:
             self._idle.clear()
         for line in lines:
             line.close()
-
-    def _carrier(self, endpoint: Endpoint) -> httpcore.NetworkBackend | None:
-        if endpoint.via is None:
-            return None
-        if self._dial is None:
-            raise ConnectionError(f"no way to host {endpoint.via} was given")
-        return self._dial(endpoint.via)
-
-    def _context(self, endpoint: Endpoint) -> ssl.SSLContext | None:
-        """One TLS context for each CA file: making one reads and parses every certificate (10 ms and more)."""
-        if endpoint.scheme != "https":
-            return None
-        with self._lock:
-            if endpoint.ca_file not in self._tls:
-                self._tls[endpoint.ca_file] = ssl.create_default_context(cafile=endpoint.ca_file)
-            return self._tls[endpoint.ca_file]
