@@ -6,18 +6,18 @@ run = check_recorded(window, ...)   # of a recording
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pdctl.checks.glance import standing
 from pdctl.checks.lately import tail
 from pdctl.checks.staged import judged, stages_of
-from pdctl.checks.stages import Chosen, nothing_seen
+from pdctl.checks.stages import nothing_seen
 from pdctl.checkup.lastfound import note_found
 from pdctl.checkup.mutes import applied
+from pdctl.checkup.order import Order
 from pdctl.checkup.remember import (
     KEEP_S,
     Instant,
@@ -30,18 +30,17 @@ from pdctl.checkup.remember import (
     recall,
     remembered,
 )
+from pdctl.checkup.rounds import LOOK_ON_S, Rounds
 from pdctl.errors import Busy, PdctlError
 from pdctl.gather import Gatherer
 from pdctl.model.answer import Answer
-from pdctl.model.ask import Ask
 from pdctl.model.checkrun import CheckRun
-from pdctl.model.cluster import Cluster, Role
+from pdctl.model.cluster import Cluster
 from pdctl.model.finding import Finding, Report, Status, Unchecked
 from pdctl.model.packed import BAD
 from pdctl.model.window import Window
 from pdctl.reach.clock import Clock, SystemClock
 from pdctl.reach.state import Held, locked, own_folder, since_boot
-from pdctl.sample import SamplePlan, sample
 
 if TYPE_CHECKING:
     from pdctl.reach.hosts import Hosts
@@ -50,38 +49,25 @@ RESERVE_S = 1.0  # of the deadline, for judging and telling
 RESERVE_EACH_S = 0.05  # more for each instance
 LATELY = 3  # looks: what a rule needs at least
 LATELY_S = 120.0  # of a recording
-LOOK_ON_S = 10.0  # for evidence: what stands is told from what moves in so long
+WAIT = 0.5  # of the deadline, for another run to end
+STAGES_S = 5.0  # left for the stages after a look
+RECENT_S = 150.0  # what moved before a run that is older may have stopped since
 MOST_RAW = 128 * 1024 * 1024  # bytes of raw answers held for evidence
+BEYOND_HTTP = ("sockets", "probes", "stacks")  # the stages that ask hosts or send requests, in order
 TRENDS = "trends from one run to the next"
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What a check is to do. ``seconds`` None: one look; else looks ``interval_s`` apart for so long. ``deadline_s`` is
-    for everything. ``remember_s``: how far back earlier runs count, None: not at all, and they are forgotten.
-    ``stateless``: no memory and no lock (a simulation). ``evidence``: where to keep that of a run of which ``fails``
-    says that it failed."""
-
-    chosen: Chosen
-    seconds: float | None = None
-    interval_s: float = 2.0
-    timeout_s: float = 5.0
-    deadline_s: float = 20.0
-    remember_s: float | None = 900.0
-    stateless: bool = False
-    evidence: Path | None = None
-    fails: Callable[[Report], bool] = lambda report: report.status is not Status.OK
-
-
 def check(cluster: Cluster, order: Order, clock: Clock | None = None) -> CheckRun:
-    """A live check. Raises Busy when another one of the same kind is still at it."""
+    """A live check. It waits for another one of the same kind, half its deadline at most; raises Busy when that is
+    still at it then."""
     clock = clock or SystemClock()
+    begun = clock.now()
     with ExitStack() as stack:
         notes: list[str] = []
         path = None
         if not order.stateless:
             path = _locked_path(cluster, order, clock, stack, notes)
-        return _Check(cluster, order, clock, path, notes).run()
+        return _Check(cluster, order, clock, begun, path, notes).run()
 
 
 def check_recorded(window: Window, cluster: Cluster, order: Order, clock: Clock | None = None) -> CheckRun:
@@ -109,7 +95,7 @@ def _locked_path(cluster: Cluster, order: Order, clock: Clock, stack: ExitStack,
         path = memory_path(cluster, order.chosen.selection)
         own_folder(path.parent)
         note = f"process {os.getpid()}, since {clock.wall():%Y-%m-%d %H:%M:%S} UTC"
-        stack.enter_context(locked(path.with_suffix(".lock"), note))
+        stack.enter_context(locked(path.with_suffix(".lock"), note, WAIT * order.deadline_s))
         return path
     except Held as held:
         holder = held.holder or "another process"
@@ -122,15 +108,26 @@ def _locked_path(cluster: Cluster, order: Order, clock: Clock, stack: ExitStack,
         return None
 
 
+def _recent(memory: Memory, seen: Window, start: Instant) -> Window:
+    """What was seen now and in the run before, where that is not long ago."""
+    runs = memory.runs[-1:]
+    if runs and start.boot - runs[0].start.boot <= RECENT_S:
+        with suppress(*BAD):  # damage is said where all that is remembered is judged
+            return joined(replace(memory, runs=runs), seen, start)
+    return seen
+
+
 class _Check:
     """One live check under way."""
 
-    def __init__(self, cluster: Cluster, order: Order, clock: Clock, path: Path | None, notes: list[str]) -> None:
+    def __init__(
+        self, cluster: Cluster, order: Order, clock: Clock, begun: float, path: Path | None, notes: list[str]
+    ) -> None:
         self.cluster = cluster
         self.order = order
         self.clock = clock
         self.notes = notes
-        self.begun = clock.now()
+        self.begun = begun
         reserve = RESERVE_S + RESERVE_EACH_S * len(cluster.instances)
         self.until = self.begun + order.deadline_s - min(reserve, 0.3 * order.deadline_s)
         self.more: list[Finding] = []
@@ -138,6 +135,7 @@ class _Check:
         self._path = path
         self._raw: list[Answer] = []
         self._held = 0
+        self._rounds = Rounds(cluster, order, clock, self.until)
 
     def run(self) -> CheckRun:
         now = instant(self.clock)
@@ -145,13 +143,12 @@ class _Check:
         with ExitStack() as stack:
             hosts = self._hosts(stack)
             gatherer = stack.enter_context(self._gatherer(hosts))
-            seen = self._http(gatherer)
-            start = self._start_of(gatherer)
+            seen, start = self._look(gatherer, memory)
             seen = self._beyond_http(seen, gatherer, hosts)
             report = self._judged(memory, seen, start)
             report, said = applied(report, self.cluster)
             self.notes.extend(said)
-            kept = self._evidence(report, memory, gatherer)
+            kept = self._evidence(report, memory, seen, gatherer)
         note_found(report)
         if self._path is not None:
             self._remember(memory, seen, start, report, kept is not None)
@@ -177,36 +174,20 @@ class _Check:
         via = None if hosts is None else hosts.dial
         return Gatherer(self.cluster, clock=self.clock, commands=hosts, via=via, on_answer=keeps)
 
-    def _http(self, gatherer: Gatherer) -> Window:
-        """One look, or looks for a while, at what instances say of themselves; then the ends of their logs."""
-        sampling = sample(gatherer, self._plan(), clock=self.clock)
-        (window,) = deque(sampling, maxlen=1)
-        if sampling.interrupted:
-            raise KeyboardInterrupt
-        return window
+    def _look(self, gatherer: Gatherer, memory: Memory) -> tuple[Window, Instant]:
+        """One look, or looks for a while, at what instances say of themselves; gone on with for a few seconds where it
+        is one look and something is under way that was not seen to move."""
+        seen = self._rounds.first(gatherer)
+        start = self._start_of(gatherer)
 
-    def _plan(self) -> SamplePlan:
-        chosen, order = self.order.chosen, self.order
-        remote = {host.name for host in self.cluster.hosts if host.ssh}
-        roles = (Role.PREFILL, Role.DECODE, Role.ROUTER)
-        return SamplePlan(
-            interval_s=order.interval_s,
-            seconds=order.seconds,
-            count=1 if order.seconds is None else None,
-            facts=dict.fromkeys(roles, tuple(chosen.facts)),
-            first=dict.fromkeys(roles, tuple(chosen.once)),
-            last_asks=self._log_asks(),
-            via={i.name: i.host for i in self.cluster.instances if i.host in remote and i.host},
-            timeout_s=order.timeout_s,
-            deadline_s=self.left(),
-        )
+        def stands(window: Window) -> bool:
+            return any(standing(_recent(memory, window, start), self.cluster))
 
-    def _log_asks(self) -> tuple[Ask, ...]:
-        if not self.order.chosen.has("logs"):
-            return ()
-        from pdctl.watch import has_log, log_ask
-
-        return tuple(log_ask(i, self.cluster) for i in self.cluster.instances if has_log(i, self.cluster))
+        if self.order.seconds is None and self.order.chosen.has("queues") and stands(seen):
+            beyond = any(map(self.order.chosen.has, BEYOND_HTTP))
+            seconds = self.left() - (STAGES_S if beyond else 0.0)
+            seen = self._rounds.more(gatherer, seen, seconds, lambda window: not stands(window))
+        return seen, start
 
     def _start_of(self, gatherer: Gatherer) -> Instant:
         started = gatherer.start()
@@ -214,7 +195,7 @@ class _Check:
 
     def _beyond_http(self, window: Window, gatherer: Gatherer, hosts: Hosts | None) -> Window:
         """The stages that ask hosts or send requests, in order, while there is time."""
-        for name in ("sockets", "probes", "stacks"):
+        for name in BEYOND_HTTP:
             if not self.order.chosen.has(name):
                 continue
             from pdctl.checkup import stages
@@ -245,7 +226,8 @@ class _Check:
             memory.runs, windows = (), [seen]
             self.notes.append("earlier runs are forgotten: their file is damaged")
         more = (*self.more, *nothing_seen(seen, self.cluster))
-        report = judged(windows, self.cluster, self.order.chosen, more, self.cut)
+        newest = _recent(memory, seen, start)
+        report = judged(windows, self.cluster, self.order.chosen, more, self.cut, newest=newest)
         blind = tuple(Unchecked(TRENDS, self.cluster.name, why) for why in self.notes)
         return replace(report, unchecked=(*report.unchecked, *blind))
 
@@ -284,7 +266,7 @@ class _Check:
 
     # --- evidence ---
 
-    def _evidence(self, report: Report, memory: Memory, gatherer: Gatherer) -> str | None:
+    def _evidence(self, report: Report, memory: Memory, seen: Window, gatherer: Gatherer) -> str | None:
         """Where the evidence of a failure is kept that was not kept before, None where there is none to keep."""
         if self.order.evidence is None or not self.order.fails(report):
             return None
@@ -292,24 +274,13 @@ class _Check:
 
         if not is_new(_signature(report), memory.failing, memory.failing_at, instant(self.clock).wall):
             return None
-        self._look_on(gatherer)
+        if seen.seconds < LOOK_ON_S:  # from one look nobody can tell later what stood and what moved
+            self._rounds.more(gatherer, seen, self.left())
         try:
             return str(Evidence(self.order.evidence, self.cluster).keep(self._raw, self.clock.wall()))
         except (PdctlError, OSError) as error:
             self.notes.append(f"the evidence is not kept: {error}")
             return None
-
-    def _look_on(self, gatherer: Gatherer) -> None:
-        """Goes on looking for a while: from one look nobody can tell later what stood and what moved."""
-        so_far = self.clock.now() - gatherer.start()
-        if self.left() < self.order.interval_s or (self.order.seconds or 0.0) >= LOOK_ON_S:
-            return
-        plan = replace(
-            self._plan(), seconds=so_far + min(LOOK_ON_S, self.left()), count=None, first={}, last_asks=(),
-            deadline_s=so_far + self.left(),
-        )  # fmt: skip
-        for _ in sample(gatherer, plan, clock=self.clock):
-            pass
 
     # --- telling ---
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pdctl.checks.stages import Chosen
-    from pdctl.checkup.run import Order
+    from pdctl.checkup.order import Order
     from pdctl.model.checkrun import CheckRun
 
 DEADLINE_S = 20.0
@@ -64,7 +64,12 @@ FormOpt = Annotated[
 ]
 ForOpt = Annotated[
     float | None,
-    typer.Option("--for", metavar="TIME", parser=parse_duration, help="Look for so long; one look unless given."),
+    typer.Option(
+        "--for",
+        metavar="TIME",
+        parser=parse_duration,
+        help="Look for so long; one look, and on where that is too little, unless given.",
+    ),
 ]
 LimitOpt = Annotated[
     float | None,
@@ -129,8 +134,9 @@ def check(
     """Triage for machines: one look in stages from harmless to intrusive, judged with what earlier runs saw.
 
     Stages: reach, identity, queues, router; sockets where the inventory names hosts; logs, probes and stacks only when
-    asked for. Says nothing and exits 0 when all is well and nobody looks on. Ends by --deadline, whatever hangs; of
-    several runs at a time one looks and the others exit 3."""
+    asked for. Looks on for up to 10 s where something is under way and was not seen to move. Says nothing and exits 0
+    when all is well and nobody looks on. Ends by --deadline, whatever hangs; a run waits half of that for another one
+    that is still at it, then exits 3."""
     from pdctl.reach.watchdog import Watchdog
 
     limit = deadline or max(DEADLINE_S, (seconds or 0.0) + ROOM_S)
@@ -168,7 +174,7 @@ def _order(
     chosen: Chosen, what: Target, seconds: float | None, interval: float, timeout: float, deadline: float,
     remember: float | None, evidence: Path | None, fail_on: FailOn,
 ) -> Order:  # fmt: skip
-    from pdctl.checkup.run import Order
+    from pdctl.checkup.order import Order
 
     if evidence is not None and what.capture is not None:
         raise UsageError("--record-on-fail makes a recording, and --from is one", "Give one of them.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -21,11 +21,17 @@ ROUTER = 3  # places in the ports of a cluster: prefill, its bootstrap server, d
 
 
 class Shifted(SystemClock):
-    """The machine's clocks, ``offset`` seconds on; the time of day is set by ``jump`` seconds besides."""
+    """The machine's clocks, ``offset`` seconds on; the time of day is set by ``jump`` seconds besides. Who sleeps on
+    it lets that time pass, for the cluster as well."""
 
-    def __init__(self) -> None:
+    def __init__(self, passes: Callable[[float], None]) -> None:
         self.offset = 0.0
         self.jump = 0.0
+        self._passes = passes
+
+    def sleep(self, seconds: float) -> None:
+        if seconds > 0:
+            self._passes(seconds)
 
     def now(self) -> float:
         return super().now() + self.offset
@@ -45,7 +51,7 @@ class Lapse:
         self.sim = sim
         self.plan = plan
         self.cluster = cluster
-        self.clock = Shifted()
+        self.clock = Shifted(self.passes)
         self.requests: list[tuple[str, str]] = []
         self.dead: set[str] = set()
         self.hung: set[str] = set()

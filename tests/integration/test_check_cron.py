@@ -23,20 +23,20 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a 
 
 @pytest.fixture(scope="module")
 def well() -> Iterator[Lapse]:
-    with lapsing("load") as lapse:
+    with lapsing("healthy") as lapse:
         yield lapse
 
 
 @pytest.fixture
 def sick() -> Iterator[Lapse]:
-    with lapsing("load") as lapse:
+    with lapsing("healthy") as lapse:
         lapse.dead.add("prefill-0")
         yield lapse
 
 
 @pytest.fixture
 def hung() -> Iterator[Lapse]:
-    with lapsing("load") as lapse:
+    with lapsing("healthy") as lapse:
         lapse.hung.update(["prefill-0", "decode-0", "router-0"])
         yield lapse
 
@@ -247,11 +247,25 @@ def under_way(lapse: Lapse, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_the_second_run_says_who_is_at_it_and_is_unknown(hung: Lapse, tmp_path: Path) -> None:
     with under_way(hung, tmp_path) as child:
-        done = check(hung, tmp_path, "-o", "nagios")
+        done = check(hung, tmp_path, "-o", "nagios", "--deadline", "1s")
         assert done.returncode == 3
         assert done.stdout.startswith(f"PDCTL UNKNOWN - a check of lapse is still running (process {child.pid}, since ")
-        value = json.loads(check(hung, tmp_path, "-o", "json").stdout)
+        value = json.loads(check(hung, tmp_path, "-o", "json", "--deadline", "1s").stdout)
         assert (value["status"], value["error"]["kind"]) == ("unknown", "busy")
+
+
+def test_runs_that_begin_together_take_turns(well: Lapse, tmp_path: Path) -> None:
+    """As lines of one crontab do: each looks, and none fails because of another."""
+    config = inventory(well, tmp_path)
+    forms = ("human", "nagios", "prom")
+    words = [[sys.executable, "-m", "pdctl", "check", "--config", config, "-o", form] for form in forms]
+    begun = [
+        subprocess.Popen(w, env=bare(tmp_path), cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for w in words
+    ]
+    said = [child.communicate(timeout=PATIENCE) for child in begun]
+    assert [child.returncode for child in begun] == [0, 0, 0], said
+    assert said[0] == ("", "") and "PDCTL OK" in said[1][0] and "pdctl_check_status" in said[2][0]
 
 
 def test_a_killed_run_holds_nobody_up(hung: Lapse, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from small_cluster import small_cluster
 from pdctl.checks.stages import choose
 from pdctl.checkup import remember
 from pdctl.checkup import run as checkup
-from pdctl.checkup.run import Order, check
+from pdctl.checkup.order import Order
+from pdctl.checkup.run import check
 from pdctl.cli import main
 from pdctl.demo.run import started
 from pdctl.inventory.toml import read_cluster
