@@ -173,8 +173,17 @@ def remembered(memory: Memory, window: Window, start: Instant, ended: Instant, k
     if not start.fits(ended):
         return replace(memory, runs=(), forgot=_set(start, ended))
     new = Run(start, tuple(row for seen in _ends(window.observations) if (row := pack(seen)) is not None))
-    runs = [run for run in (*memory.runs, new) if ended.boot - run.start.boot <= keep_s][-KEEP_RUNS:]
-    return replace(memory, runs=tuple(_newest_settings(runs)))
+    runs = [run for run in (*memory.runs, new) if ended.boot - run.start.boot <= keep_s]
+    return replace(memory, runs=tuple(_newest_settings(_thinned(runs))))
+
+
+def _thinned(runs: list[Run]) -> list[Run]:
+    """No more than ``KEEP_RUNS``: of more, those between neighbours that are closest in time go, so that several runs a
+    minute reach back as far as one does."""
+    while len(runs) > KEEP_RUNS:
+        gaps = {n: runs[n + 1].start.boot - runs[n - 1].start.boot for n in range(1, len(runs) - 1)}
+        runs = [run for n, run in enumerate(runs) if n != min(gaps, key=gaps.__getitem__)]
+    return runs
 
 
 def _ends(observations: Iterable[Observation[Any]]) -> Iterator[Observation[Any]]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 RESERVE_S = 1.0  # of the deadline, for judging and telling
 RESERVE_EACH_S = 0.05  # more for each instance
 LATELY = 3  # looks: what a rule needs at least
-LATELY_S = 120.0  # of a recording
+LATELY_S = 120.0  # and no less time than this, of a recording, too
 WAIT = 0.5  # of the deadline, for another run to end
 STAGES_S = 5.0  # left for the stages after a look
 RECENT_S = 150.0  # what moved before a run that is older may have stopped since
@@ -104,7 +104,8 @@ def _locked_path(cluster: Cluster, order: Order, clock: Clock, stack: ExitStack,
             "Where checks take longer than they are apart, give them a shorter --deadline.",
         ) from None
     except OSError as error:
-        notes.append(f"no state can be kept, so nothing is remembered and runs may overlap: {error.strerror or error}")
+        why = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+        notes.append(f"no state can be kept, so nothing is remembered and runs may overlap: {why}")
         return None
 
 
@@ -234,8 +235,10 @@ class _Check:
     def _windows(self, memory: Memory, seen: Window, start: Instant) -> list[Window]:
         """All that is remembered with what was seen now; the last few looks; this look, where it was a long one."""
         windows = [joined(memory, seen, start)]
-        if len(memory.runs) >= LATELY:
-            windows.append(joined(replace(memory, runs=memory.runs[-LATELY + 1 :]), seen, start))
+        late = sum(1 for run in memory.runs if start.boot - run.start.boot <= LATELY_S)
+        late = max(late, LATELY - 1)
+        if len(memory.runs) > late:
+            windows.append(joined(replace(memory, runs=memory.runs[-late:]), seen, start))
         if memory.runs and seen.samples() >= LATELY:
             windows.append(seen)
         return windows

@@ -64,12 +64,7 @@ FormOpt = Annotated[
 ]
 ForOpt = Annotated[
     float | None,
-    typer.Option(
-        "--for",
-        metavar="TIME",
-        parser=parse_duration,
-        help="Look for so long; one look, and on where that is too little, unless given.",
-    ),
+    typer.Option("--for", metavar="TIME", parser=parse_duration, help="Look for so long, not for as long as it takes."),
 ]
 LimitOpt = Annotated[
     float | None,

@@ -34,15 +34,18 @@ def state_folder(*parts: str) -> Path:
 
 
 def _home() -> str:
+    """The home of this user. One that is not there (/nonexistent, say) is none: it is not for us to make."""
     home = os.environ.get("HOME", "")
-    if Path(home).is_absolute():
-        return home
-    import pwd
+    if not Path(home).is_absolute():
+        import pwd
 
-    try:
-        return pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:
-        raise FileNotFoundError(2, "no home directory is known for this user") from None
+        try:
+            home = pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:
+            raise FileNotFoundError(2, "no home directory is known for this user") from None
+    if not Path(home).is_dir():
+        raise FileNotFoundError(2, "this user's home directory is not there", home)
+    return home
 
 
 def read_own(path: Path) -> bytes | None:
@@ -105,7 +108,7 @@ def locked(path: Path, note: str, wait_s: float = 0.0) -> Iterator[None]:
     The system holds it for this process and lets go when it ends, however it ends: such a lock is never stale, and a
     process number used again fools nobody. Raises Held when another run keeps it for ``wait_s`` seconds, OSError where
     there can be no lock."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fd = _lock_file(path)
     try:
         until = time.monotonic() + wait_s
         while not _taken(fd):
@@ -120,6 +123,19 @@ def locked(path: Path, note: str, wait_s: float = 0.0) -> Iterator[None]:
             os.ftruncate(fd, 0)
     finally:
         os.close(fd)
+
+
+def _lock_file(path: Path) -> int:
+    """The file opened. One that another user left in this user's own folder (a run under sudo, say) gives way: it would
+    keep this user out for ever."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except PermissionError:
+        if path.parent.stat().st_uid != os.geteuid():
+            raise
+        path.unlink()
+        return os.open(path, flags, 0o600)
 
 
 def _taken(fd: int) -> bool:

@@ -28,7 +28,7 @@ def junit_text(run: CheckRun, fail_on: str = "warning") -> str:
     if left:
         other = StageRun("other", "what belongs to no stage", tuple(dict.fromkeys(f.name for f in left)))
         root.append(_suite(run, other, fail_on))
-    for key in ("tests", "failures", "errors", "skipped"):
+    for key in ("tests", "failures", "errors"):  # a strict reader knows no more of the root
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
     Xml.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(root, encoding="unicode")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,17 @@ def test_what_is_too_old_or_too_much_is_left_out() -> None:
     rows = [[seen(n, page(1.0))] for n in range(20)]
     assert len(after_runs(rows).runs) == remember.KEEP_RUNS
     assert [run.start.boot for run in after_runs(rows, keep_s=150.0).runs] == [5000.0 + 60 * n for n in (17, 18, 19)]
+
+
+def test_several_runs_a_minute_reach_back_as_far_as_one_does() -> None:
+    memory = Memory()
+    moments = [60.0 * minute + second for minute in range(14) for second in (0.0, 1.0, 2.0)]
+    for moment in moments:
+        made = window(moment / 60, seen(moment / 60, page(1.0)))
+        memory = remembered(memory, made, at(moment), at(moment + 0.5))
+    kept = [run.start.boot - 5000.0 for run in memory.runs]
+    assert len(kept) == remember.KEEP_RUNS and kept[0] == 0.0 and kept[-1] == moments[-1]
+    assert max(b - a for a, b in pairwise(kept)) <= 62.0
 
 
 def test_a_memory_read_later_than_it_reaches_is_empty_and_nothing_to_complain_of(tmp_path: Path) -> None:

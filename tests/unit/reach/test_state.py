@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -35,11 +36,19 @@ def test_the_folder_is_where_xdg_says(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("value", ["", "relative/path"])
 def test_else_below_home_and_a_relative_one_is_ignored_as_xdg_demands(
-    value: str, monkeypatch: pytest.MonkeyPatch
+    value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", value)
-    monkeypatch.setenv("HOME", "/home/ops")
-    assert state_folder() == Path("/home/ops/.local/state/pdctl")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert state_folder() == tmp_path / ".local/state/pdctl"
+
+
+def test_a_home_that_is_not_there_is_not_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Users of services have /nonexistent for theirs."""
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "nonexistent"))
+    with pytest.raises(OSError, match="is not there.*nonexistent"):
+        state_folder("check")
 
 
 def test_without_home_the_user_database_tells(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,6 +193,22 @@ def test_a_lock_file_with_a_process_number_in_use_holds_nobody_up(tmp_path: Path
     (tmp_path / "lock").write_text(f"process {os.getppid()}, since 2026-01-01")
     with locked(tmp_path / "lock", "me"):
         pass
+
+
+@root_only
+def test_a_lock_file_that_another_user_left_in_our_folder_keeps_nobody_out() -> None:
+    """As a run under sudo leaves it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        os.chown(folder, 65534, 65534)
+        (folder / "lock").touch(0o600)
+        child = os.fork()
+        if child == 0:
+            os.setuid(65534)
+            with locked(folder / "lock", "nobody"):
+                os._exit(0 if (folder / "lock").stat().st_uid == 65534 else 1)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 def test_waiting_for_it_ends(tmp_path: Path) -> None:
