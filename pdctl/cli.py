@@ -80,6 +80,7 @@ def _guarded(words: list[str], debug: bool) -> int:
     """The only try/except between a command and its exit status."""
     from pdctl import outlet
 
+    outlet.open_what_is_closed()
     outlet.never_fail_on_characters()
     try:
         status = _run(words)

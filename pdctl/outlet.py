@@ -65,6 +65,14 @@ def keep_report(report: Report) -> None:
         Path(path).write_text(report_json(report), "utf-8")
 
 
+def open_what_is_closed() -> None:
+    """Streams that whoever started this run closed (``>&-``) lead nowhere from now on: the run goes on, its verdict is
+    its exit status, and no file it opens takes their place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+
+
 def never_fail_on_characters() -> None:
     """A terminal that cannot show a character gets its number instead; the run goes on."""
     for stream in (sys.stdout, sys.stderr):

@@ -118,13 +118,22 @@ def test_a_user_nobody_knows(well: Lapse, tmp_path: Path) -> None:
 
 
 def test_stdout_that_is_closed_and_one_that_nobody_reads(sick: Lapse, tmp_path: Path) -> None:
-    config = inventory(sick, tmp_path)
-    words = f"{sys.executable} -m pdctl check --config {config}"
+    words = f"{sys.executable} -m pdctl check --config {inventory(sick, tmp_path)}"
+    lines = [f"{words} | true", *(f"{words} {more}; echo $?" for more in (">&-", "-o nagios >&-", "<&- >&- 2>&-"))]
     done = subprocess.run(
-        ["/bin/sh", "-c", f"{words} | true; {words} -o nagios >&-; echo $?"], env=bare(tmp_path), cwd="/", text=True,
-        capture_output=True, timeout=PATIENCE, check=False,
+        ["/bin/sh", "-c", "; ".join(lines)], env=bare(tmp_path), cwd="/", text=True, capture_output=True,
+        timeout=PATIENCE, check=False,
     )  # fmt: skip
-    assert "Traceback" not in done.stderr
+    assert done.stdout.split() == ["3", "3", "3"] and done.stderr == ""
+
+
+def test_all_is_well_and_every_stream_is_closed(well: Lapse, tmp_path: Path) -> None:
+    words = f"{sys.executable} -m pdctl check --config {inventory(well, tmp_path)} <&- >&- 2>&-; echo $?"
+    done = subprocess.run(
+        ["/bin/sh", "-c", words], env=bare(tmp_path), cwd="/", text=True, capture_output=True, timeout=PATIENCE,
+        check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 # --- disks -------------------------------------------------------------------------------------------------------

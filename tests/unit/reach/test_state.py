@@ -47,7 +47,7 @@ def test_a_home_that_is_not_there_is_not_made(monkeypatch: pytest.MonkeyPatch, t
     """Users of services have /nonexistent for theirs."""
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "nonexistent"))
-    with pytest.raises(OSError, match="is not there.*nonexistent"):
+    with pytest.raises(OSError, match=r"is not there.*nonexistent"):
         state_folder("check")
 
 
