@@ -98,6 +98,7 @@ def run(
     from pdctl.commands.command_line import CommandLine
     from pdctl.render.look import look
     from pdctl.runbook.hands import Order
+    from pdctl.runbook.transcript import cut_off
 
     line = CommandLine(context)
     playbook = read(name, line)
@@ -113,7 +114,8 @@ def run(
     attended = not unattended and output is Form.HUMAN and _at_a_terminal()  # who agrees must see to what
     values = _given(playbook, given or [], before, desk if attended else None)
     with _target(pairs) as aim:
-        order = Order(aim, attended, unattended, values, look_s, rounds, record, ascii_only)
+        left = cut_off(before.events) if before is not None else None
+        order = Order(aim, attended, unattended, values, look_s, rounds, record, ascii_only, left)
         runner, ended = _run(playbook, order, before, transcript, desk, shown, line, pairs, output)
     _tell_end(runner, ended, output, name)
     raise typer.Exit(INTERRUPTED if ended.interrupted else exits.exit_of(ended.verdict, fail_on))
@@ -301,11 +303,11 @@ def _run(
     from pdctl.runbook.run import Runner, resuming, starting
 
     environment = {"COLUMNS": str(shown.width), **({"FORCE_COLOR": "1"} if shown.colour else {"NO_COLOR": "1"})}
-    runs = partial(run_own, report_variable=outlet.REPORT_TO, environment=environment)
     told = (lambda row: outlet.write(dumps(row) + "\n")) if output is Form.JSONL else None
     transcript = _opened(playbook, before, wanted)
     if transcript.failed is None:
         outlet.say(f"transcript: {transcript.path.with_suffix('.txt')}")  # where to look if this ends without a word
+    runs = partial(run_own, report_variable=outlet.REPORT_TO, environment=environment, held=transcript.held)
     try:
         runner = Runner(
             playbook, order, transcript, desk, shown, runs=runs, options=line.options, clock=SystemClock(), told=told

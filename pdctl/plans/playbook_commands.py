@@ -31,7 +31,8 @@ class Kind:
     or its first word one of ``reading``.
     ``preview`` shows what it would do; ``agreed`` is how it is told that a person agreed; ``named``: the person types
     the cluster's name rather than yes. ``bounds``: it goes on for ever unless one of these is given. ``beside``: a
-    recording it is to look at is not named by --from but stands beside what it compares that with."""
+    recording it is to look at is not named by --from but stands beside what it compares that with. ``goes_on``: the
+    words that go on with a change that was cut off."""
 
     reports: bool = False
     risky: frozenset[str] = frozenset()
@@ -43,6 +44,7 @@ class Kind:
     named: bool = False
     bounds: frozenset[str] = frozenset()
     beside: bool = False
+    goes_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ COMMANDS: Mapping[str, Kind] = {
     "findings": _READS,
     "probe": Kind(reports=True, risky=frozenset({"--load", "--save"}), preview=("--plan",)),
     "restart": Kind(always=True, harmless=frozenset({"--plan", "--rules"}), preview=("--plan",), agreed=("--yes",),
-                    named=True),
+                    named=True, goes_on=("restart", "--resume")),
     "script": Kind(always=True, harmless=frozenset({"--dry-run"}), preview=("--dry-run",), agreed=("--yes",),
                    named=True),
     "mute": Kind(always=True, reading=frozenset({"list"})),

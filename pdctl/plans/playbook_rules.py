@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from pdctl.model.playbook import END, Case, Condition, Playbook, Problem, Step
 from pdctl.model.registry import REGISTRY
@@ -211,7 +212,7 @@ class _Rules:
 
 def named(words: tuple[str, ...]) -> tuple[str, ...]:
     """The findings that a command line names, where only a finding may stand."""
-    rows = [(before, word) for before, word in zip(words, words[1:], strict=False) if not places((word,))]
+    rows = [(before, word) for before, word in pairwise(words) if not places((word,))]
     if words[0] == "explain":
         return tuple(word for _, word in rows if not word.startswith("-"))[:1]
     return tuple(word for before, word in rows if (words[0], before) == ("sample", "--until"))

@@ -45,17 +45,20 @@ def run_own(
     limit: float | None,
     report_variable: str,
     environment: Mapping[str, str],
+    held: tuple[int, ...] = (),
 ) -> Ran:
     """Runs ``pdctl WORDS``, passing on each line it prints. ``limit`` in seconds; None never ends it, not even Ctrl-C:
-    then it is waited for, because it may be in the middle of a change."""
+    then it is waited for, because it may be in the middle of a change. Such a command holds the open files ``held``
+    as well: a lock on one of them lasts as long as the command does, whatever ends this process."""
     begun = time.monotonic()
     with TemporaryDirectory(prefix="pdctl-step-") as folder:
         report = Path(folder) / "report.json"
         env = {**os.environ, **environment, report_variable: str(report)}
         command = [sys.executable, "-m", "pdctl", *words]
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env
-        )
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
+            pass_fds=held if limit is None else (),
+        )  # fmt: skip
         with child, _Reader(child, on_line) as reader:
             interrupted, late = _waited(child, reader, begun, limit)
             reader.rest()

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from pdctl.model.finding import Status
-from pdctl.model.playbook import Found, Result, Step
+from pdctl.model.playbook import Result, Step
 from pdctl.plans.playbook_commands import COMMANDS, Consent, consent_for, faults_of_words, filled, subjects_of
 from pdctl.plans.playbook_course import JUDGED, gone
 from pdctl.plans.playbook_words import seconds_of
 from pdctl.reach.clock import Clock
 from pdctl.reach.own import Ran
+from pdctl.runbook.did import LIMIT_S, CutOff, Did, did_of, ended_well, shown_command
 
-LIMIT_S = 1_800.0  # of one command that only reads
-OUTPUT = 200_000  # characters of one step's output in the transcript
+FRESH_S = 30.0  # a plan that was shown so lately is not shown again
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class Target:
 class Order:
     """How to run: ``attended`` whether somebody is there to ask; ``unattended`` that questions are answered as the
     playbook says for when nobody is; what the run was given; ``look_s`` the longest a look or wait may take; ``rounds``
-    how often each way back is taken at most; ``record`` where each look's raw answers are kept."""
+    how often each way back is taken at most; ``record`` where each look's raw answers are kept; ``cut_off`` the
+    change that was agreed to before and then cut off."""
 
     target: Target
     attended: bool = True
@@ -48,6 +49,7 @@ class Order:
     rounds: int | None = None
     record: Path | None = None
     ascii: bool = False
+    cut_off: CutOff | None = None
 
 
 class Desk(Protocol):
@@ -67,17 +69,6 @@ Runs = Callable[..., Ran]
 Options = Callable[[str], frozenset[str]]
 
 
-@dataclass(slots=True)
-class Did:
-    """What came of a step's command: its result, the command line as shown, what it printed, how often it was run."""
-
-    result: Result
-    command: str = ""
-    output: str = ""
-    unchecked: int = 0
-    looks: int = 0
-
-
 class Hands:
     """Runs the commands of one run's steps. ``options`` tells which options a command knows, ``note`` records an event
     of its own (a preview, a consent), ``keep`` takes each line of what commands print as it comes."""
@@ -94,6 +85,7 @@ class Hands:
         self.note = note
         self.keep = keep
         self._agreed: set[tuple[str, ...]] = set()
+        self._shown: tuple[tuple[str, ...], float] = ((), 0.0)
         self._kept = 0
 
     def do(self, step: Step, subjects: Sequence[str], number: int) -> Did:
@@ -102,6 +94,9 @@ class Hands:
             words = self._shortened(self._filled(step, subjects))
         except ValueError as error:
             return Did(Result(why=str(error)))
+        if done := self._done_meanwhile(step, words):
+            return done
+        words = self._gone_on(step, words)
         shown = shown_command(self._whole(words))
         consent = consent_for(words)
         if why := self._impossible(words[0]) or self._refused(step, words, consent):
@@ -124,6 +119,34 @@ class Hands:
         if fault := faults_of_words(words):
             raise ValueError(f"it cannot be run with what was given: {fault[0]}")
         return words
+
+    def _was_cut_off(self, step: Step, words: tuple[str, ...]) -> CutOff | None:
+        cut = self.order.cut_off
+        can = COMMANDS[words[0]].goes_on and consent_for(words) is not None and not self.order.target.recording
+        return cut if cut is not None and cut.step == step.name and can else None
+
+    def _done_meanwhile(self, step: Step, words: tuple[str, ...]) -> Did | None:
+        """What came of this step's change where it went on without the run that began it, and came to a good end."""
+        cut = self._was_cut_off(step, words)
+        if cut is None:
+            return None
+        asked = ("history", "--cluster", self.order.target.cluster, "-n", "1", "-o", "json")
+        run = ended_well(self._run(asked, LIMIT_S, lambda _: None).output, cut.at)
+        if run is None:
+            return None
+        shown = shown_command(("history", run))
+        self.desk.show([f"  it came to its end meanwhile: {shown}"])
+        return Did(Result(0, Status.OK), shown)
+
+    def _gone_on(self, step: Step, words: tuple[str, ...]) -> tuple[str, ...]:
+        """The words that go on with this step's change where it was cut off and something is left of it, else these:
+        what was restarted is not restarted again."""
+        going_on = COMMANDS[words[0]].goes_on
+        consent = consent_for(going_on) if self._was_cut_off(step, words) is not None else None
+        if consent is None or not self.order.attended:
+            return words
+        ran = self._run(self._whole(consent.preview), LIMIT_S, lambda _: None)
+        return going_on if ran.exit in JUDGED else words
 
     def _shortened(self, words: tuple[str, ...]) -> tuple[str, ...]:
         """The words with no look longer than the order allows."""
@@ -198,7 +221,10 @@ class Hands:
         return self.desk.ask(f"Do it on {cluster}? y (yes), a (yes, each time in this run), anything else leaves it: ")
 
     def _previewed(self, step: Step, words: tuple[str, ...]) -> str:
-        """Shows what would be done. Why it can't be, empty where it can."""
+        """Shows what would be done, unless that was the step before. Why it can't be, empty where it can."""
+        seen, when = self._shown
+        if words == seen and self.clock.now() - when < FRESH_S:
+            return ""
         self._begin(shown_command(self._whole(words)))
         ran = self._run(self._whole(words), LIMIT_S, lambda line: self._line(line, always=True))
         self.note(
@@ -214,7 +240,9 @@ class Hands:
         whole = [*self._whole(words), *self._recorded(words)]
         shown = shown_command(whole)
         self._begin(shown)
-        return _did(self._run(whole, None if changes else LIMIT_S, self._line), shown, 1)
+        ran = self._run(whole, None if changes else LIMIT_S, self._line)
+        self._shown = (tuple(words), self.clock.now()) if ran.exit in JUDGED else ((), 0.0)
+        return did_of(ran, shown, 1)
 
     def _waiting(self, step: Step, words: Sequence[str]) -> Did:
         """Looks until the finding is gone or there, or the time is over. A recording is looked at once."""
@@ -227,7 +255,7 @@ class Hands:
             looks += 1
             lines: list[str] = []
             whole = [*self._whole(words), *self._recorded(words)]
-            did = _did(self._run(whole, LIMIT_S, lines.append), shown_command(whole), looks)
+            did = did_of(self._run(whole, LIMIT_S, lines.append), shown_command(whole), looks)
             met = gone(did.result, wait.gone) if wait.gone else bool(did.result.names().intersection(wait.there))
             over = self.order.target.recording or self.clock.now() + wait.every >= until
             if met or over or did.result.interrupted or did.result.exit not in JUDGED:
@@ -255,46 +283,6 @@ class Hands:
         return self.runs(words, on_line=on_line, limit=limit)
 
 
-def _did(ran: Ran, shown: str, looks: int) -> Did:
-    report: Mapping[str, Any] = ran.report or {}
-    status = report.get("status")
-    why = f"ended at its limit of {LIMIT_S:.0f} s" if ran.late else ""
-    result = Result(
-        ran.exit,
-        Status(status) if status in tuple(Status) else None,
-        tuple(found_in(report)),
-        why or _last_words(ran),
-        ran.interrupted,
-        tuple(dict.fromkeys(str(row.get("what")) for row in report.get("ruled_out") or () if isinstance(row, dict))),
-    )
-    return Did(result, shown, ran.output[:OUTPUT], len(report.get("unchecked") or ()), looks)
-
-
-def _last_words(ran: Ran) -> str:
-    """What a command that did not do its work said last."""
-    if ran.exit in JUDGED:
-        return ""
-    said = [line for line in ran.output.splitlines() if line.startswith("pdctl: ")]
-    return said[-1].removeprefix("pdctl: ") if said else ""
-
-
-def found_in(report: Mapping[str, Any]) -> list[Found]:
-    """The findings of a report as JSON tells them."""
-    return [
-        Found(
-            str(row.get("name")),
-            str(row.get("severity")),
-            str(row.get("confidence")),
-            str(row.get("subject")),
-            str(row.get("summary")),
-            row.get("since"),
-            row.get("muted") is not None,
-        )
-        for row in report.get("findings") or ()
-        if isinstance(row, dict)
-    ]
-
-
 def _agreement(answer: str | None, consent: Consent, cluster: str) -> tuple[bool, bool]:
     """Whether that is a yes, and whether for the rest of the run."""
     said = (answer or "").strip()
@@ -311,7 +299,3 @@ def _progress(result: Result, left: float) -> str:
 def _least(text: str, most: float) -> str:
     seconds = seconds_of(text)
     return text if seconds is not None and seconds <= most else f"{most:g}s"
-
-
-def shown_command(words: Sequence[str]) -> str:
-    return f"pdctl {shlex.join(words)}"

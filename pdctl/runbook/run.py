@@ -13,7 +13,8 @@ from pdctl.reach.clock import Clock
 from pdctl.render.look import Look
 from pdctl.render.playbook import event_lines, kept_lines
 from pdctl.render.text import rfc3339
-from pdctl.runbook.hands import Desk, Did, Hands, Options, Order, Runs
+from pdctl.runbook.did import Did
+from pdctl.runbook.hands import Desk, Hands, Options, Order, Runs
 from pdctl.runbook.transcript import SCHEMA, Event, Transcript, unfinished
 
 PLAIN = Look()

@@ -20,6 +20,7 @@ from pdctl.model.finding import Status
 from pdctl.model.playbook import Found, Playbook, Result
 from pdctl.plans.playbook_course import Course, Way, begun
 from pdctl.render.wire import dumps, plain, text
+from pdctl.runbook.did import CutOff
 
 SCHEMA = "pdctl.playbook/1"
 Event = dict[str, Any]
@@ -86,6 +87,11 @@ class Transcript:
         """Writes lines of text that belong to no event."""
         self._write(self._text, lines)
 
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The open file with the lock that keeps others from going on with this run."""
+        return (self._events.fileno(),) if self._events is not None else ()
+
     def close(self) -> None:
         for file in (self._events, self._text):
             with suppress(OSError):
@@ -123,7 +129,7 @@ def _claim(number: int, path: Path) -> None:
     except BlockingIOError:
         os.close(number)
         raise UsageError(
-            f"{path}: that run is still under way", "Go on with it where it runs, or end it there."
+            f"{path}: that run is still under way", "It, or a change that it began, still runs: wait for its end."
         ) from None
     except OSError:  # a file system without locks
         return
@@ -202,3 +208,16 @@ def unfinished(events: Sequence[Event]) -> Event | None:
         elif event["event"] in ("step", "end"):
             last = None
     return last
+
+
+def cut_off(events: Sequence[Event]) -> CutOff | None:
+    """The change that a person agreed to, and that did not come to an end of its own, as far as is known."""
+    left: CutOff | None = None
+    for event in events:
+        kind, step = event["event"], str(event.get("step"))
+        over = kind == "step" and event.get("done") in ("as-expected", "otherwise")
+        if kind == "consent" and event.get("agreed"):
+            left = CutOff(step, str(event.get("at")))
+        elif left is not None and (over or (kind == "begin" and step != left.step)):
+            left = None
+    return left

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pdctl.outlet import REPORT_TO
@@ -50,3 +54,26 @@ def test_ctrl_c_waits_for_what_it_has_to_say(monkeypatch: pytest.MonkeyPatch, el
     ran, _ = run("demo", "healthy")
     timer.join()
     assert ran.interrupted and not ran.late
+
+
+def test_a_change_holds_a_lock_for_as_long_as_it_lasts_whatever_ends_who_began_it(tmp_path: Path) -> None:
+    """A run that was killed is not gone on with while the restart that it began still goes on."""
+    file = tmp_path / "lock"
+    begin = (
+        "import fcntl, os, sys; from pdctl.reach.own import run_own\n"
+        "lock = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR); fcntl.flock(lock, fcntl.LOCK_EX)\n"
+        "say = lambda line: print(line, flush=True)\n"
+        "run_own(('demo', 'healthy'), on_line=say, limit=None, report_variable='X', environment={}, held=(lock,))\n"
+    )
+    words = [sys.executable, "-c", begin, str(file)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent, file.open("a") as mine:
+        assert parent.stdout is not None and parent.stdout.readline(), "the command runs"
+        (change,) = psutil.Process(parent.pid).children()
+        parent.kill()
+        parent.wait()
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for process in (*change.children(recursive=True), change):
+            process.kill()
+        psutil.wait_procs([change], timeout=30)
+        fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)

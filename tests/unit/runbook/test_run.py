@@ -85,6 +85,18 @@ def test_a_change_is_shown_then_agreed_to_by_the_name_of_the_cluster(path: Path)
     assert consent["agreed"] is True and consent["said"] == "prod"
 
 
+def test_a_plan_that_was_the_step_before_is_not_shown_again(path: Path) -> None:
+    book = playbook("  - step: plan\n    run: [restart, --plan]\n  - step: rest\n    run: [restart]\n")
+    commands = Commands({"restart": [Ran(0, "the plan"), report()]})
+    played = play(book, commands, path, desk=Desk(["prod"]))
+    assert [words[1] for words in commands.ran] == ["--plan", "--yes"]
+    assert played.desk.shown.count("the plan") == 1
+    late = book.steps[1], replace(book.steps[1], name="again")
+    commands = Commands({"restart": [Ran(0, "the plan")]})
+    play(replace(book, steps=late), commands, path.with_name("u.jsonl"), desk=Desk(["prod", "prod"]))
+    assert [words[1] for words in commands.ran] == ["--plan", "--yes", "--plan", "--yes"], "and what changes is not it"
+
+
 @pytest.mark.parametrize("said", ["y", "yes", "PROD", "", "prod-b"])
 def test_anything_else_leaves_it(said: str, path: Path) -> None:
     commands = Commands({"restart": [Ran(0, "the plan")]})

@@ -17,10 +17,11 @@ from pdctl.plans.playbook_course import begun
 from pdctl.reach.clock import FakeClock
 from pdctl.reach.own import Ran
 from pdctl.render.look import Look
+from pdctl.runbook.did import CutOff
 from pdctl.runbook.hands import Order
 from pdctl.runbook.run import Runner, resuming
-from pdctl.runbook.transcript import Transcript, course_of, has_ended, newest, read_events
-from tests.unit.runbook.operator_at_desk import KNOWN, LIVE, Commands, Desk, play, playbook, report
+from pdctl.runbook.transcript import Event, Transcript, course_of, cut_off, has_ended, newest, read_events
+from tests.unit.runbook.operator_at_desk import KNOWN, LIVE, Commands, Desk, Played, play, playbook, report
 
 BOOK = playbook("""\
   - step: look
@@ -190,3 +191,69 @@ def test_the_newest_unfinished_run_is_found(tmp_path: Path, monkeypatch: pytest.
     assert newest("try") == folder / "try-20260101T000000.000000Z.jsonl"
     play(BOOK, commands(), folder / "try-20260102T000000.000000Z.jsonl", desk=Desk(["prod"]))
     assert newest("try") == folder / "try-20260101T000000.000000Z.jsonl", "the later one came to its end"
+
+
+CUT_OFF = Ran(
+    0, json.dumps({"runs": [{"run": "r", "kind": "restart", "at": "2999-01-01T00:00:00Z", "end": "cut off"}]})
+)
+
+
+def cut_at_restart(path: Path, *, answer: str = "prod") -> list[Event]:
+    """The events of a run that was killed in the middle of its restart."""
+    play(BOOK, commands(), path, desk=Desk([answer]))
+    rows = read_events(path)
+    return rows[: next(n for n, row in enumerate(rows) if row["event"] == "step" and row["step"] == "restart")]
+
+
+def gone_on(events: list[Event], later: Commands, desk: Desk, path: Path) -> Played:
+    """A run gone on with after these events."""
+    path.with_suffix(".txt").touch()
+    path.write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    return play(
+        BOOK, later, path, desk=desk, order=Order(LIVE, cut_off=cut_off(events)), course=course_of(BOOK, events)
+    )
+
+
+def test_a_restart_that_was_cut_off_is_gone_on_with(path: Path) -> None:
+    later = Commands({"history": [CUT_OFF], "restart": [Ran(0, "what is left"), Ran(0, "what is left"), report()]})
+    second = gone_on(cut_at_restart(path), later, Desk(["prod"]), path.with_name("u.jsonl"))
+    done = [words[1:3] for words in later.ran[1:]]
+    assert done == [["--resume", "--plan"], ["--resume", "--plan"], ["--resume", "--yes"]]
+    assert "what is left" in second.desk.shown
+
+
+def test_where_nothing_is_left_of_it_there_is_a_new_plan(path: Path) -> None:
+    later = Commands({"history": [Ran(64, "")], "restart": [Ran(64, "nothing is left"), Ran(0, "the plan"), report()]})
+    gone_on(cut_at_restart(path), later, Desk(["prod"]), path.with_name("u.jsonl"))
+    assert [words[1:3] for words in later.ran][2:] == [["--plan", "--config"], ["--yes", "--config"]]
+
+
+@pytest.mark.parametrize(
+    ("end", "at", "asked"),
+    [
+        ("done", "2026-01-01T00:00:05Z", 0),
+        ("done", "2025-12-31T23:59:59Z", 1),  # of an earlier one
+        ("failed", "2026-01-01T00:00:05Z", 1),
+    ],
+)
+def test_a_restart_that_went_on_without_its_run_is_not_done_again(end: str, at: str, asked: int, path: Path) -> None:
+    history = Ran(0, json.dumps({"runs": [{"run": "r-7", "kind": "restart", "at": at, "end": end}]}))
+    later = Commands({"history": [history], "restart": [Ran(0, "plan")]})
+    second = gone_on(cut_at_restart(path), later, Desk(["no"]), path.with_name("u.jsonl"))
+    assert later.ran[0][:3] == ["history", "--cluster", "prod"]
+    assert len(second.desk.asked) == asked
+    assert (second.steps[-1] == "done") is (asked == 0)
+
+
+def test_what_was_not_agreed_to_or_came_to_its_end_was_not_cut_off(path: Path) -> None:
+    assert cut_off(cut_at_restart(path, answer="no")) is None
+    play(BOOK, commands(), path.with_name("u.jsonl"), desk=Desk(["prod"]))
+    events = read_events(path.with_name("u.jsonl"))
+    assert cut_off(events) is None
+    end = next(n for n, row in enumerate(events) if row["event"] == "step" and row["step"] == "restart")
+    cut = CutOff("restart", "2026-01-01T00:00:00Z")
+    assert cut_off([*events[:end], {**events[end], "done": "interrupted"}]) == cut
+    assert cut_off([*events[:end], {**events[end], "done": "broken", "exit": 137}]) == cut
+    again = {"event": "begin", "step": "restart"}
+    assert cut_off([*events[:end], {"event": "resume"}, again]) == cut, "killed again before anybody was asked"
+    assert cut_off([*events[:end], {"event": "begin", "step": "done"}]) is None
