@@ -38,9 +38,14 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
             told = True
             yield from by_probe(window, cluster, path, hung, works)
         elif path.reused and not hung_attempts(path) and path.fresh:
-            yield RuledOut("connection-scoped-hang", path.to, f"{len(path.reused)} requests on a reused connection end")
+            yield RuledOut("connection-scoped-hang", path.to, _ended(path))
     if not told:
         yield from by_sockets(window, cluster, paths)
+
+
+def _ended(path: Path) -> str:
+    one = len(path.reused) == 1
+    return "a request on a reused connection ends" if one else f"{len(path.reused)} requests on reused connections end"
 
 
 def hung_attempts(path: Path) -> tuple[Attempt, ...]:

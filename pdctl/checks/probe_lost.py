@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.probe_matrix import attempts_of
@@ -63,19 +63,28 @@ def lost_through(window: Window, cluster: Cluster, path: Path) -> Lost | None:
 
 
 def _counted(made: list[Attempt], hung: tuple[Attempt, ...], decodes: list[EngineView], base: float) -> Lost | None:
-    """The newest pages taken while requests that hang were under way, against what was answered by then. Requests that
-    clients left, that failed, or that were under way as well, may have been finished or not."""
-    for page in reversed(decodes[0].pages):
-        now = page.t - base
-        waiting = tuple(a for a in hung if begun_of(a) + SETTLED_S <= now < end_of(a))
-        if not waiting:
-            continue
-        finished = _finished(decodes, base, page.t)
-        sent = [a for a in made if begun_of(a) <= now and a not in waiting]
-        answered = sum(1 for a in sent if a.kind != "abort" and a.good and end_of(a) <= now)
-        if finished is not None and len(sent) < finished <= len(sent) + len(waiting):
-            return Lost(waiting, page, finished, answered, finished == len(sent) + len(waiting))
-    return None
+    """What the pages taken while requests that hang were under way show, all together: each is given up at a moment of
+    its own, so no one page need show them all. The page with the most of them is the one that is told."""
+    shown = [lost for page in decodes[0].pages if (lost := _on_page(page, made, hung, decodes, base)) is not None]
+    if not shown:
+        return None
+    every = {a for one in shown for a in one.hung}
+    return replace(max(shown, key=lambda one: (len(one.hung), one.page.t)), hung=tuple(a for a in hung if a in every))
+
+
+def _on_page(
+    page: At[EngineMetrics], made: list[Attempt], hung: tuple[Attempt, ...], decodes: list[EngineView], base: float
+) -> Lost | None:
+    """A page against what was answered by then. Requests that clients left, that failed, or that were under way as
+    well, may have been finished or not."""
+    now = page.t - base
+    waiting = tuple(a for a in hung if begun_of(a) + SETTLED_S <= now < end_of(a))
+    finished = _finished(decodes, base, page.t) if waiting else None
+    sent = [a for a in made if begun_of(a) <= now and a not in waiting]
+    if finished is None or not len(sent) < finished <= len(sent) + len(waiting):
+        return None
+    answered = sum(1 for a in sent if a.kind != "abort" and a.good and end_of(a) <= now)
+    return Lost(waiting, page, finished, answered, finished == len(sent) + len(waiting))
 
 
 def _finished(decodes: list[EngineView], since: float, until: float) -> int | None:

@@ -19,6 +19,7 @@ from pdctl.commands.common import (
     FailOnOpt,
     FromOpt,
     InstanceArg,
+    IntervalOpt,
     Output,
     OutputOpt,
     PrefillOpt,
@@ -116,6 +117,7 @@ def probe(
     save: SaveOpt = None,
     note: NoteOpt = None,
     compare: CompareOpt = None,
+    interval: IntervalOpt = 1.0,
     timeout: TimeoutOpt = 5.0,
     deadline: DeadlineOpt = None,
     record: RecordOpt = None,
@@ -158,7 +160,7 @@ def probe(
             _known(what.cluster, wish.names)
             until = deadline or (LOADED_S if load else GENTLE_S)
             kept = None if plan else _record(what, record, no_record)
-            how = How(hang_after, _pattern(expect), model, timeout_s=timeout, deadline_s=until, record=kept)
+            how = How(hang_after, _pattern(expect), model, interval, timeout, until, kept)
             with Probing(what.cluster, how) as probing:
                 made = _planned(probing, wish)
                 if plan:

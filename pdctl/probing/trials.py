@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +20,7 @@ WORDS = 40  # of filling in each turn: what makes a conversation grow
 LEAVES = (0.05, 1.0)  # seconds after which the first and the last client of a burst leave
 PATIENCE = 2.0  # seconds for requests to end once they are called off
 DEAD = "not even one generation alone works"
+LOADING = frozenset({Trial.ROUNDS, Trial.MANY, Trial.ABORTS})
 GIVE_UP = 2  # failures after which a conversation ends
 
 Job = Callable[[], None]
@@ -77,9 +78,10 @@ class Trials:
     def _run(self) -> None:
         dead: set[str] = set()
         for step in self._plan.steps:
-            self.skipped += [LeftOut(s.way.name, s.trial, DEAD) for s in step if s.way.name in dead]
+            why = {stage: _why_not(stage, self._plan, dead) for stage in step}
+            self.skipped += [LeftOut(stage.way.name, stage.trial, text) for stage, text in why.items() if text]
             self.progress.stage = ", ".join(dict.fromkeys(stage.title for stage in step))
-            runs = [_Run(self._prober, stage, self) for stage in step if stage.way.name not in dead]
+            runs = [_Run(self._prober, stage, self) for stage in step if not why[stage]]
             if step[0].trial is Trial.IDLE:
                 _idle(runs, self)
             else:
@@ -129,6 +131,16 @@ class Trials:
             else:
                 self.progress.made += 1
                 self._made.append(attempt)
+
+
+def _why_not(stage: Stage, plan: ProbePlan, dead: Collection[str]) -> str | None:
+    """Why a stage is left out: its path is dead, or it would load an engine of a cluster that serves nobody."""
+    if stage.way.name in dead:
+        return DEAD
+    outer = [way.name for way in plan.ways if not way.instance.is_engine]
+    if stage.trial in LOADING and stage.way.instance.is_engine and outer and all(name in dead for name in outer):
+        return f"not even one generation through {', '.join(outer)} works: no load is added to that"
+    return None
 
 
 class _Run:

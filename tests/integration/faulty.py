@@ -36,6 +36,7 @@ class Manners:
     error_event: bool = False  # an error inside a stream that began with 200
     crossed: bool = False  # from two at once on, answers hold another request's nonce
     empty: bool = False
+    gives_up: bool = False  # answers end with the reason "abort", as those of an engine that gave the request up
     no_echo: bool = False
     trickle_s: float | None = None  # seconds between single bytes of an answer
     piece_s: float = 0.002  # seconds between pieces of a stream
@@ -179,6 +180,8 @@ class Faulty:
         text = self._text(asked, busy)
         if not asked.get("stream"):
             answer = json.dumps(_whole(path, text)).encode()
+            if m.gives_up:
+                answer = answer.replace(b'"finish_reason": "stop"', b'"finish_reason": "abort"')
             if m.trickle_s:
                 return self._trickled(sock, answer)
             return _send(sock, 200, answer, close=m.close_each) and not m.close_each

@@ -25,7 +25,7 @@ from pdctl.demo.run import Demo, started
 from pdctl.inventory.write import render_cluster
 from pdctl.model.cluster import Host, Instance, Role
 
-QUICK = ("--no-record", "--hang-after", "3")
+QUICK = ("--no-record", "--hang-after", "2", "--interval", "200ms")
 
 
 class Run:
@@ -45,7 +45,10 @@ class Run:
 
 
 @pytest.fixture
-def probe(capsys: pytest.CaptureFixture[str], elsewhere: Path) -> Run:
+def probe(capsys: pytest.CaptureFixture[str], elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command, its waits for what clients left behind cut short: the simulated engines need no seconds for that."""
+    monkeypatch.setattr("pdctl.probing.run.AFTER_TROUBLE", 1.0)
+    monkeypatch.setattr("pdctl.probing.trials.SETTLE", 0.5)
     return Run(capsys)
 
 
@@ -123,14 +126,14 @@ def test_wrong_words(probe: Run) -> None:
 
 
 def test_for_people(probe: Run) -> None:
-    with Faulty(Manners(idle_close_s=1.0)) as server:
-        probe("--router", server.url, "--gap", "0.2", "--gap", "2.5", *QUICK, json_too=False)
+    with Faulty(Manners(idle_close_s=0.8)) as server:
+        probe("--router", server.url, "--gap", "0.1", "--gap", "1.6", *QUICK, json_too=False)
     assert probe.status == 1
     lines = probe.out.splitlines()
     (head,) = (line for line in lines if line.split()[:1] == ["path"])
     assert head.split() == ["path", "health", "one", "idle"]
     (row,) = (line for line in lines if line.startswith("  router-0  "))
-    assert "! closed, 2.5 s" in row
+    assert "! closed, 1.6 s" in row
     assert "keepalive-stale, certain" in probe.out
     assert max(map(len, lines)) <= 80
 
@@ -139,22 +142,23 @@ def test_for_people(probe: Run) -> None:
 
 MANY = ("--load", "--kind", "many", "--at-once", "8")
 ROUNDS = ("--load", "--kind", "rounds", "--agents", "3", "--rounds", "4")
-IDLE = ("--load", "--gap", "0.2", "--gap", "3", "--kind", "idle")
+IDLE = ("--load", "--gap", "0.1", "--gap", "1.6", "--kind", "idle")
 
 
 @pytest.mark.parametrize(
     ("manners", "words", "finding", "fate", "status"),
     [
-        (Manners(idle_close_s=1.2), IDLE, "keepalive-stale", ("idle", "closed"), 1),
-        (Manners(idle_408_s=1.2), IDLE, "keepalive-stale", ("idle", "closed"), 1),
-        (Manners(idle_deaf_s=1.2), IDLE, "keepalive-stale", ("idle", "hung"), 1),
+        (Manners(idle_close_s=0.8), IDLE, "keepalive-stale", ("idle", "closed"), 1),
+        (Manners(idle_408_s=0.8), IDLE, "keepalive-stale", ("idle", "closed"), 1),
+        (Manners(idle_deaf_s=0.8), IDLE, "keepalive-stale", ("idle", "hung"), 1),
         (Manners(hang_nth=3), ROUNDS, "connection-scoped-hang", ("rounds", "hung"), 2),
-        (Manners(crossed=True, think_s=0.5), MANY, "endpoint-unreadable", ("many", "wrong"), 3),
+        (Manners(crossed=True, think_s=0.2), MANY, "endpoint-unreadable", ("many", "wrong"), 3),
         (Manners(cut_stream=True), MANY, "endpoint-unreadable", ("many", "cut"), 3),
         (Manners(no_done=True), MANY, "endpoint-unreadable", ("many", "cut"), 3),
         (Manners(error_event=True), MANY, "endpoint-unreadable", ("many", "failed"), 3),
-        (Manners(trickle_s=0.3), ("--kind", "one"), "endpoint-unreadable", ("one", "hung"), 3),
+        (Manners(trickle_s=0.2), ("--kind", "one", "--hang-after", "0.6"), "endpoint-unreadable", ("one", "hung"), 3),
         (Manners(empty=True), ("--kind", "one"), "endpoint-unreadable", ("one", "wrong"), 3),
+        (Manners(gives_up=True), ("--kind", "one"), "endpoint-unreadable", ("one", "failed"), 3),
         (Manners(fail_status=500), ("--kind", "one"), "endpoint-unreadable", ("one", "failed"), 3),
     ],
 )
@@ -162,7 +166,7 @@ def test_a_fault_is_named_and_its_cell_shows_it(
     manners: Manners, words: tuple[str, ...], finding: str, fate: tuple[str, str], status: int, probe: Run
 ) -> None:
     with Faulty(manners) as server:
-        report = probe("--router", server.url, *words, *QUICK)
+        report = probe("--router", server.url, *QUICK, *words)
     assert (finding, "router-0") in names(report)
     assert cell(report, "router-0", fate[0])["fate"] == fate[1]
     assert probe.status == status
@@ -177,7 +181,7 @@ def test_where_on_its_connection_a_request_hangs(probe: Run) -> None:
 
 
 def test_it_stops_when_the_server_does_not_bear_it(probe: Run) -> None:
-    with Faulty(Manners(fail_above=2, think_s=0.5)) as server:
+    with Faulty(Manners(fail_above=2, think_s=0.1)) as server:
         report = probe("--router", server.url, *MANY, "--repeat", "20", *QUICK)
         assert len(server.served) < 80, "of 160"
     assert "stopped after" in probe.err and "answered 503" in probe.err
@@ -185,9 +189,10 @@ def test_it_stops_when_the_server_does_not_bear_it(probe: Run) -> None:
     assert [u["what"] for u in report["unchecked"]] == ["the rest of the plan"]
 
 
-def test_it_stops_when_the_first_token_takes_too_long(probe: Run) -> None:
-    with Faulty(Manners(slow_above=2, slow_s=5.5)) as server:
-        report = probe("--router", server.url, *MANY, "--repeat", "20", "--no-record", "--hang-after", "10")
+def test_it_stops_when_the_first_token_takes_too_long(probe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdctl.checks.probe_guard.NOTABLE_S", 1.0)
+    with Faulty(Manners(slow_above=2, slow_s=1.5)) as server:
+        report = probe("--router", server.url, *MANY, "--repeat", "20", *QUICK, "--hang-after", "10")
     assert "times as long as alone" in probe.err
     assert (probe.status, report["status"]) == (3, "unknown")
 
@@ -199,9 +204,20 @@ def test_nothing_more_is_asked_where_not_even_one_works(probe: Run) -> None:
     assert cell(report, "router-0", "many")["why"] == "not even one generation alone works"
 
 
+def test_no_load_is_added_to_a_cluster_that_serves_nobody(probe: Run, demo: Demo) -> None:
+    (prefill,) = demo.cluster.prefills
+    with Faulty(Manners(fail_status=503)) as server:
+        words = ("--prefill", str(prefill.url), "--router", server.url, "--load", "--kind", "many", "--kind", "idle")
+        report = probe(*words, "--gap", "0.1", *QUICK)
+    assert cell(report, "prefill-0", "many")["why"] == (
+        "not even one generation through router-0 works: no load is added to that"
+    )
+    assert cell(report, "prefill-0", "idle")["fate"] == "good", "one request and then another is no load"
+
+
 def test_a_second_try_where_the_first_fails(probe: Run) -> None:
     with Faulty(Manners(hang_nth=1)) as server:
-        report = probe("--router", server.url, "--kind", "one", "--no-record", "--hang-after", "1")
+        report = probe("--router", server.url, "--kind", "one", *QUICK, "--hang-after", "0.5")
     assert [a.get("control") for a in report["probe"]["attempts"]] == [None, True]
 
 
@@ -213,9 +229,9 @@ def test_nobody_listens(probe: Run) -> None:
 
 def test_the_deadline_ends_it(probe: Run) -> None:
     with Faulty(Manners(think_s=60.0)) as server:
-        report = probe("--router", server.url, "--no-record", "--deadline", "2")
+        report = probe("--router", server.url, *QUICK, "--hang-after", "20", "--deadline", "1")
     assert (probe.status, report["status"]) == (3, "unknown")
-    assert "the deadline of 2 s" in probe.err and "1 requests under way were cut" in probe.err
+    assert "the deadline of 1 s" in probe.err and "1 requests under way were cut" in probe.err
 
 
 # --- a simulated cluster ----------------------------------------------------------------------------------------------
@@ -225,7 +241,7 @@ def test_every_kind_at_every_part_of_a_healthy_cluster(probe: Run, demo: Demo, t
     path = tmp_path / "demo.toml"
     path.write_text(render_cluster(demo.cluster))
     words = ("--load", "--kind", "all", "--gap", "0.5", "--at-once", "4", "--agents", "2", "--rounds", "3")
-    report = probe("-c", path, *words, "--no-record")
+    report = probe("-c", path, *words, "--tokens", "8", *QUICK, "--hang-after", "20")
     assert (probe.status, names(report)) == (0, [])
     for row in report["probe"]["paths"]:
         assert {trial: c["fate"] for trial, c in row["cells"].items()} == dict.fromkeys(row["cells"], "good"), row["to"]
@@ -240,7 +256,7 @@ def test_every_kind_at_every_part_of_a_healthy_cluster(probe: Run, demo: Demo, t
 
 
 def test_answers_lost_on_the_way_are_told_from_a_hang(probe: Run, demo: Demo, tmp_path: Path) -> None:
-    words = ("proxy-0", *ROUNDS, "--no-record", "--hang-after", "8")
+    words = ("proxy-0", *ROUNDS, "--rounds", "3", "--tokens", "8", *QUICK, "--hang-after", "3")
     with Faulty(Manners(lose_nth=3), upstream=demo.cluster.routers[0].url) as proxy:
         lost = probe("-c", in_front(demo, proxy.url, tmp_path), *words)
     assert (probe.status, names(lost)) == (2, [("responses-lost", "proxy-0")])
@@ -252,12 +268,12 @@ def test_answers_lost_on_the_way_are_told_from_a_hang(probe: Run, demo: Demo, tm
 
 
 def test_a_router_that_holds_requests(probe: Run) -> None:
-    report = probe("--demo", "router-holds")
+    report = probe("--demo", "router-holds", "--interval", "200ms")
     assert (probe.status, names(report)) == (2, [("router-holds-requests", "router-0")])
 
 
 def test_a_breaker_that_a_request_tried_out(probe: Run) -> None:
-    report = probe("--demo", "breaker")
+    report = probe("--demo", "breaker", "--interval", "200ms")
     assert names(report) in ([], [("router-circuit-open", "router-0")])
     if not names(report):
         assert "was open when the probe began" in report["probe"]["remarks"][0]
@@ -306,8 +322,8 @@ def moved(peer: Peer) -> bool:
 def test_a_recording_is_judged_as_the_live_probe_was(
     probe: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Faulty(Manners(idle_close_s=1.2)) as server:
-        live = probe("--router", server.url, *IDLE, "--record", tmp_path / "kept")
+    with Faulty(Manners(idle_close_s=0.8)) as server:
+        live = probe("--router", server.url, *IDLE, *QUICK[1:], "--record", tmp_path / "kept")
     again = probe("--from", tmp_path / "kept")
     assert names(again) == names(live) == [("keepalive-stale", "router-0")]
     assert again["probe"]["paths"] == [
@@ -324,13 +340,13 @@ def test_a_recording_is_judged_as_the_live_probe_was(
 
 
 def test_two_saved_probes(probe: Run, tmp_path: Path) -> None:
-    words = (*MANY, "--repeat", "7", "--kind", "one", "--no-record")
-    with Faulty(Manners(think_s=0.1)) as server:
+    words = (*MANY, "--repeat", "6", "--kind", "one", *QUICK)
+    with Faulty(Manners(think_s=0.05)) as server:
         probe("--router", server.url, *words, "--save", tmp_path / "a", "--note", "as it was")
-        probe("--router", server.url, *MANY, "--no-record", "--save", tmp_path / "short")
-    with Faulty(Manners(think_s=0.9)) as server:
+        probe("--router", server.url, *MANY, *QUICK, "--save", tmp_path / "short")
+    with Faulty(Manners(think_s=0.3)) as server:
         probe("--router", server.url, *words, "--save", tmp_path / "slow")
-    with Faulty(Manners(fail_above=1, think_s=0.1)) as server:
+    with Faulty(Manners(fail_above=1, think_s=0.05)) as server:
         probe("--router", server.url, *words, "--save", tmp_path / "failing")
     same = probe("--compare", tmp_path / "a", tmp_path / "a")
     assert (probe.status, same["verdict"]) == (0, "same")
@@ -350,12 +366,24 @@ def test_two_saved_probes(probe: Run, tmp_path: Path) -> None:
 
 def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
     with Faulty(Manners(hang_nth=2)) as server:
-        words = ["--router", server.url, "--no-record", "-o", "json", "--save", str(tmp_path / "kept")]
+        words = [
+            "--router",
+            server.url,
+            *QUICK,
+            "--hang-after",
+            "20",
+            "--gap",
+            "0.1",
+            "-o",
+            "json",
+            "--save",
+            str(tmp_path / "kept"),
+        ]
         command = [sys.executable, "-m", "pdctl", "probe", *words]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
             while len(server.served) < 2 or server.connections < 4:
                 time.sleep(0.05)
-            time.sleep(1.5)  # the used connection's request hangs by now
+            time.sleep(1.0)  # the used connection's request hangs by now
             os.kill(process.pid, signal.SIGINT)
             out, err = process.communicate(timeout=30)
     report = json.loads(out)
@@ -382,7 +410,7 @@ def test_rows_for_programs(probe: Run) -> None:
 
 @pytest.mark.skipif(NGINX is None, reason=MISSING)
 def test_nginx_that_closes_idle_connections_sooner_than_its_server(probe: Run, tmp_path: Path) -> None:
-    with Faulty() as server, nginx(tmp_path, server.url, "keepalive_timeout 2;") as url:
+    with Faulty() as server, nginx(tmp_path, server.url, "keepalive_timeout 1;") as url:
         words = (
             "--router",
             server.url,
@@ -394,15 +422,15 @@ def test_nginx_that_closes_idle_connections_sooner_than_its_server(probe: Run, t
             "--gap",
             "0.5",
             "--gap",
-            "5",
+            "3",
             *QUICK,
         )
         report = probe(*words)
     assert names(report) == [("keepalive-stale", "proxy-0")]
     assert cell(report, "router-0", "idle")["fate"] == "good"
     shut = cell(report, "proxy-0", "idle")
-    assert (shut["fate"], shut["idle_ok_s"], shut["idle_fails_s"]) == ("closed", 0.5, 5)
-    assert 1.5 < shut["closed_after_s"] < 4.5
+    assert (shut["fate"], shut["idle_ok_s"], shut["idle_fails_s"]) == ("closed", 0.5, 3)
+    assert 0.5 < shut["closed_after_s"] < 2.9
 
 
 @pytest.mark.skipif(NGINX is None, reason=MISSING)
@@ -410,7 +438,7 @@ def test_nginx_with_tls_and_a_private_ca_as_clients_reach_it(probe: Run, demo: D
     made_tls(tmp_path)
     with nginx(tmp_path, str(demo.cluster.routers[0].url), tls=True) as url:
         trusted = in_front(demo, url, tmp_path, ca_file=str(tmp_path / "ca.pem"))
-        report = probe("-c", trusted, "proxy-0", *ROUNDS, "--no-record")
+        report = probe("-c", trusted, "proxy-0", *ROUNDS, "--tokens", "8", *QUICK, "--hang-after", "20")
         assert (probe.status, cell(report, "proxy-0", "rounds")["fate"]) == (0, "good")
         (row,) = report["probe"]["paths"]
         assert (row["opened"], row["reused"]) == (1 + 3, 3 * 3)
@@ -421,7 +449,7 @@ def test_nginx_with_tls_and_a_private_ca_as_clients_reach_it(probe: Run, demo: D
 
 @pytest.mark.parametrize("holds", [True, False])
 def test_a_proxy_that_holds_streams_back(probe: Run, holds: bool) -> None:
-    with Faulty(Manners(piece_s=0.3)) as server, Faulty(Manners(hold_streams=holds), upstream=server.url) as proxy:
+    with Faulty(Manners(piece_s=0.15)) as server, Faulty(Manners(hold_streams=holds), upstream=server.url) as proxy:
         report = probe("--router", server.url, "--proxy", proxy.url, *MANY, *QUICK)
     assert probe.status == 0
     assert any("proxy-0 holds streams back" in r for r in report["probe"]["remarks"]) is holds

@@ -406,6 +406,13 @@ def test_none_are_where_decode_did_not_finish_them_or_others_ask_too(finished: d
     assert scene.one(connection_hang.judge).name == "connection-scoped-hang"
 
 
+def test_lost_answers_that_are_given_up_one_after_the_other_are_all_lost() -> None:
+    rows = [GOOD, used(HUNG, begun_s=5.0), used(HUNG, begun_s=11.0)]
+    scene = quiet(scene_of(*rows), finished={2.0: 1, 7.0: 1, 12.0: 1})
+    assert "2 request(s) through router-0" in scene.one(probe_lost.judge).summary
+    assert scene.found(connection_hang.judge) == []
+
+
 def test_a_probe_that_is_a_part_of_a_longer_window_counts_its_seconds_from_its_own_beginning() -> None:
     rows = [GOOD, used(HUNG, begun_s=5.0), used(HUNG, begun_s=5.0)]
     later = quiet(scene_of(*rows, at=125.0), until=140.0, finished={102.0: 1, 107.0: 2})
