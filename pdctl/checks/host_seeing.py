@@ -24,10 +24,10 @@ def unseen(
     for instance in instances:
         for fact in wanted:
             missed = _missed(window, instance, fact)
-            if instance.name in why and (missed is not None or not _seen(window, instance, fact)):
-                yield _finding(instance, fact, why[instance.name], missed)
+            if instance.name in why and (missed is not None or not was_seen(window, instance, fact)):
+                yield not_read(instance, f"the {fact.value} of {instance.name}", why[instance.name], missed)
             elif missed is not None:
-                yield _finding(instance, fact, _words(missed), missed)
+                yield not_read(instance, f"the {fact.value} of {instance.name}", words(missed), missed)
 
 
 def _rows(window: Window, instance: Instance, fact: Fact) -> tuple[Observation[object], ...]:
@@ -39,7 +39,7 @@ def _rows(window: Window, instance: Instance, fact: Fact) -> tuple[Observation[o
     return tuple(o for subject in subjects for o in window.timeline(subject, fact))
 
 
-def _seen(window: Window, instance: Instance, fact: Fact) -> bool:
+def was_seen(window: Window, instance: Instance, fact: Fact) -> bool:
     """Whether something was read; an empty list of processes says that there are none, which is not seeing them."""
     good = [o.got.value for o in _rows(window, instance, fact) if isinstance(o.got, Seen)]
     return any(not isinstance(value, Processes) or value.rows for value in good)
@@ -53,18 +53,20 @@ def _missed(window: Window, instance: Instance, fact: Fact) -> Observation[objec
     return rows[-1] if rows else None
 
 
-def _words(missed: Observation[object]) -> str:
+def words(missed: Observation[object]) -> str:
+    """Why it was missed, in words."""
     assert isinstance(missed.got, Missed)
     reason = REASON.get(missed.got.why, str(missed.got.why))
     return f"{reason}: {missed.got.detail}" if missed.got.detail else reason
 
 
-def _finding(instance: Instance, fact: Fact, why: str, missed: Observation[object] | None) -> Finding:
+def not_read(instance: Instance, what: str, why: str, missed: Observation[object] | None = None) -> Finding:
+    """The finding that ``what`` could not be read, and why."""
     evidence = (Evidence(why, missed.at, missed.subject, missed.ask),) if missed else (Evidence(why),)
     return found(
         "endpoint-unreadable",
         instance.name,
-        f"the {fact.value} of {instance.name} could not be read: {why}",
+        f"{what} could not be read: {why}",
         confidence=Confidence.CERTAIN,
         evidence=evidence,
         limits=("nothing is concluded about this instance from its silence",),

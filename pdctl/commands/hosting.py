@@ -46,20 +46,30 @@ def judged(
     why: Mapping[str, str],
 ) -> Report:
     """The report on what this command looks at: its own findings, and one for each instance it could not see. What
-    other commands look at is not listed as unchecked."""
+    other commands look at is not listed as unchecked; an instance of which a recording holds nothing is, and where it
+    holds nothing of any, nothing can be told."""
     from pdctl import outlet
     from pdctl.checks import judge
-    from pdctl.checks.host_seeing import unseen
+    from pdctl.checks.host_seeing import not_read, unseen, was_seen
     from pdctl.checkup.mutes import applied
-    from pdctl.model.finding import by_weight
+    from pdctl.model.finding import Unchecked, by_weight
 
     report = judge(window, cluster, only=tuple(only))
-    missing = unseen(window, instances, needs, dict(why))
+    missing = list(unseen(window, instances, needs, dict(why)))
+    absence = "none was seen" if window.live else "the recording holds none"
+    told = {finding.subject for finding in missing}
+    absent = {i: fact for i in instances for fact in needs if i.name not in told and not was_seen(window, i, fact)}
+    if absent and len(absent) == len(instances):
+        missing = [not_read(i, f"the {fact.value} of {i.name}", absence) for i, fact in absent.items()]
+        absent = {}
     names = {instance.name for instance in instances}
     report = replace(
         report,
         findings=tuple(by_weight([*report.findings, *missing])),
-        unchecked=tuple(u for u in report.unchecked if u.why != LEFT_OUT),
+        unchecked=(
+            *(u for u in report.unchecked if u.why != LEFT_OUT),
+            *(Unchecked(fact.value, i.name, absence) for i, fact in absent.items()),
+        ),
         instances=tuple(i for i in report.instances if i.name in names),
     )
     report, said = applied(report, cluster)

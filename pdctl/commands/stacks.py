@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 FINDINGS = ("ranks-diverged", "device-hang", "stacks-partial", "scheduler-stopped")
 ROUTER_LIMIT = "its work is done in native (Rust) threads, of which py-spy shows nothing: no stack was taken"
+NOTHING_TO_DUMP = "none of its processes is a scheduler or another part of an engine"
 
 
 class Form(StrEnum):
@@ -172,9 +173,12 @@ class _Seen:
                 stacks_.dump()
                 stacks_.look_at_routers()
             look.gpus()
-            self.why, self.notes = look.why, [*look.notes, *stacks_.notes]
+            self.notes = [*look.notes, *stacks_.notes]
             self._threads = {r.name: tuple(r.words()) for r in stacks_.routers}
-            return look.window()
+            window = look.window()
+        asked = window.subjects(Fact.STACKS)
+        self.why = {i.name: NOTHING_TO_DUMP for i in self._wanted if i.is_engine and i.name not in asked} | look.why
+        return window
 
     def _view(self, instance: Instance) -> StackView:
         from dataclasses import replace
