@@ -32,6 +32,7 @@ def judge_only_probe(window: Window, cluster: Cluster, *, stopped: str | None = 
     report = judge(window, cluster)
     findings = [f for f in report.findings if f.name in ABOUT]
     findings = [f for f in findings if not _explained(f, findings, cluster)]
+    findings.sort(key=lambda f: probe_fail.depth_of(f.subject, cluster))  # of equals the inner one leads
     made = sum(len(rows) for rows in attempts_of(window).values())
     if not made:
         findings.append(_not_made(cluster, stopped or "none was made"))

@@ -65,8 +65,13 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
 
 
 def _depth(path: Path, cluster: Cluster) -> tuple[int, bool]:
-    instance = cluster.instance(path.to)
-    return INSIDE_OUT.index(instance.role) if instance is not None else len(INSIDE_OUT), path.via == "proxy"
+    return depth_of(path.to, cluster), path.via == "proxy"
+
+
+def depth_of(subject: str, cluster: Cluster) -> int:
+    """How far out something is: engines and pairs of them first, then routers, then proxies."""
+    instance = cluster.instance(subject.partition("->")[0])
+    return INSIDE_OUT.index(instance.role) if instance is not None else len(INSIDE_OUT)
 
 
 def trouble_of(window: Window, path: Path) -> Trouble:
@@ -223,6 +228,7 @@ def _failing(window: Window, cluster: Cluster, trouble: Trouble) -> Verdict:
             Evidence(f"in all: {trouble.what}", values={"what": sorted({wrong_word(a, f) or "" for a, f in bad})}),
             *_by_kind(trouble),
             *_meanwhile(window, cluster, path),
+            *_silent(window, cluster),
         ),
         since=path.seen.seen.at,
         limits=("what makes them fail: their pattern fits none of the faults that are known by name",),
@@ -258,6 +264,17 @@ def _by_kind(trouble: Trouble) -> Iterator[Evidence]:
         if example is not None:
             text += f", as: {wrong_word(example, fates[example])}{', ' + example.detail if example.detail else ''}"
         yield saw(text, trouble.path.seen, failed=len(bad), tried=len(rows))
+
+
+def _silent(window: Window, cluster: Cluster) -> Iterator[Evidence]:
+    """Engines of which nothing answers: what comes through a router may wait for them."""
+    for engine in cluster.engines:
+        rows = [o for fact in (Fact.METRICS, Fact.LOADS) for o in window.timeline(engine.name, fact)]
+        if rows and all(o.missed is not None and o.status is None for o in rows):
+            why = rows[-1].missed
+            yield Evidence(
+                f"{engine.name} answers nothing: {why.why if why else ''}", rows[-1].at, engine.name, rows[-1].ask
+            )
 
 
 def _meanwhile(window: Window, cluster: Cluster, path: Path) -> Iterator[Evidence]:

@@ -11,7 +11,7 @@ from pdctl.checks import connection_hang, keepalive, probe_fail, probe_lost, pro
 from pdctl.checks.only_probe import judge_only_probe
 from pdctl.checks.probe_parts import part_of, waits_of
 from pdctl.checks.probe_paths import paths_of
-from pdctl.model.answer import Fact
+from pdctl.model.answer import Fact, Why
 from pdctl.model.finding import Confidence
 from pdctl.model.probe import Attempt
 from tests.unit.checks.host_scene import HostScene, seen_in
@@ -136,3 +136,14 @@ def test_a_stream_that_went_silent_although_decode_finished_it_was_lost() -> Non
     silent = used(HUNG, begun_s=5.0, first_byte_s=0.1, first_token_s=0.2, tokens=28, status=200)
     finding = quiet(scene_of(GOOD, silent, silent), finished={2.0: 1, 7.0: 2}).one(probe_lost.judge)
     assert (finding.name, finding.subject) == ("responses-lost", R)
+
+
+def test_an_engine_that_answers_nothing_leads_and_stands_beside_the_requests_that_wait_for_it() -> None:
+    scene = held(FIRST, AGAIN, prefill={"bootstrap": 1}, decode={})
+    scene.rows = [row for row in scene.rows if row.subject != D]
+    for t in times(60.0, 1.0):
+        scene.miss(t, D, Fact.METRICS, Why.CONNECT_REFUSED, took=0.01)
+    findings = judge_only_probe(scene.window(), CLUSTER).findings
+    assert [(f.name, f.subject) for f in findings] == [("endpoint-unreadable", D), ("endpoint-unreadable", R)]
+    assert "decode-0 answers nothing: connect-refused" in seen_in(findings[1])
+    assert "prefill-0 bootstrap 1 to 1" in seen_in(findings[1])
