@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pdctl.execute.record import Run
     from pdctl.execute.world import OpenWorld
     from pdctl.model.cluster import Cluster
-    from pdctl.model.plan import Ground, Outcome, Owner, Plan, Wish
+    from pdctl.model.plan import Ground, Outcome, Owner, Plan, StepResult, Wish
     from pdctl.render.look import Look
 
 NOT_CONFIRMED = "not confirmed: nothing was touched"
@@ -50,6 +50,38 @@ class Anew:
         return replace(wish, force=force, ready=self.ready or wish.ready, stop=self.stop or wish.stop)
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A plan to be agreed to. ``shown`` is the same with what is there now, ``shifts`` says what has changed since it
+    was made; ``run`` is the run that is gone on with."""
+
+    plan: Plan
+    shown: Plan
+    shifts: tuple[str, ...] = ()
+    run: Run | None = None
+
+    @property
+    def results(self) -> dict[str, StepResult]:
+        return self.run.results if self.run is not None else {}
+
+    @property
+    def left(self) -> int:
+        """How many instances are still to be restarted."""
+        from pdctl.model.plan import State
+
+        done = {name for name, result in self.results.items() if result.state is State.DONE}
+        return sum(1 for step in self.plan.restarts if step.id not in done)
+
+    @property
+    def against(self) -> str:
+        """What speaks against it, in one line; "" where nothing does."""
+        from pdctl.model.plan import SHIFTED
+
+        if self.shifts:
+            return f"{SHIFTED}: {'; '.join(self.shifts)}"
+        return "; ".join(f"{r.rule}: {r.subject}: {r.why}" for r in self.shown.standing)
+
+
 def must_be_agreed(how: How) -> None:
     """Raises UsageError where nobody can be asked and nobody said yes: cron and pipes are never asked."""
     if not (how.plan_only or how.yes or (sys.stdin.isatty() and sys.stderr.isatty())):
@@ -68,18 +100,12 @@ def restart(cluster: Cluster, wish: Wish, how: How, saved: Path | None) -> NoRet
     with OpenWorld(cluster, lock_path=lock_path()) as world:
         if saved is None:
             plan = plan_restart(world.cluster, wish, world.survey(), new_run())
-            plan = replace(plan, notes=(*plan.notes, *_unfinished(cluster)))
+            offer = Offer(plan, replace(plan, notes=(*plan.notes, *_unfinished(cluster))))
         else:
-            plan = _saved(saved, world.cluster)
-        if not plan.restarts:
+            offer = _as_of_now(world, _saved(saved, world.cluster), None)
+        if not offer.plan.restarts:
             raise UsageError(f"{cluster.name} has nothing to restart", "No prefill, decode or router is in it.")
-        _show(plan, how, None)
-        _refuse(plan, how)
-        if how.plan_only:
-            _keep(world.cluster, plan.ground)
-            raise typer.Exit(0)
-        _agree(plan, how)
-        _finish(world.cluster, _carried(world, plan, None, how), how)
+        _offered(world, offer, how)
 
 
 def resume(cluster: Cluster, run_id: str | None, anew: Anew, how: How) -> NoReturn:
@@ -94,12 +120,32 @@ def resume(cluster: Cluster, run_id: str | None, anew: Anew, how: How) -> NoRetu
     merged = anew.over(run.plan.wish)
     with OpenWorld(cluster, lock_path=lock_path()) as world:
         plan = replace(run.plan, wish=merged, steps=steps_of(world.cluster, merged))
-        _show(plan, how, run)
-        if how.plan_only:
-            _keep(world.cluster, plan.ground)
-            raise typer.Exit(0)
-        _agree(plan, how)
-        _finish(world.cluster, _carried(world, plan, run, how), how)
+        _offered(world, _as_of_now(world, plan, run), how)
+
+
+def _as_of_now(world: OpenWorld, plan: Plan, run: Run | None) -> Offer:
+    """A plan made earlier, with what is there now, and what of it does not hold any more. What the plan stands on stays
+    what it was; rules that are overridden only now are added to those it overrides, so that they are recorded."""
+    from pdctl.plans.restart import plan_restart
+    from pdctl.plans.shift import shifts_of
+
+    now = world.survey()
+    shown = plan_restart(world.cluster, plan.wish, now, plan.id)
+    known = {(r.rule, r.subject) for r in plan.refusals if r.forced}
+    more = [r for r in shown.refusals if r.forced and (r.rule, r.subject) not in known]
+    shifts = shifts_of(world.cluster, plan, now, run.results if run is not None else {})
+    return Offer(replace(plan, refusals=(*plan.refusals, *more)), shown, shifts, run)
+
+
+def _offered(world: OpenWorld, offer: Offer, how: How) -> NoReturn:
+    """Shows a plan, and carries it out where nothing stands against it and it is agreed to."""
+    _show(offer, how)
+    _refuse(offer, how)
+    if how.plan_only:
+        _keep(world.cluster, offer.shown.ground)
+        raise typer.Exit(0)
+    _agree(offer.plan, how)
+    _finish(world.cluster, _carried(world, offer.plan, offer.run, how), how)
 
 
 def new_run() -> str:
@@ -114,48 +160,49 @@ def new_run() -> str:
 # --- the plan ---------------------------------------------------------------------------------------------------------
 
 
-def _show(plan: Plan, how: How, run: Run | None) -> None:
+def _show(offer: Offer, how: How) -> None:
     """Shows the plan before anything else; programs get it with what came of it, or alone under --plan."""
     from pdctl import outlet
     from pdctl.render.look import look
-    from pdctl.render.plan import plan_lines
+    from pdctl.render.plan import plan_lines, shift_lines
 
     if how.for_people:
-        outlet.write_lines(plan_lines(plan, look(how.ascii_only), run.results if run is not None else None))
+        shown = look(how.ascii_only)
+        outlet.write_lines(plan_lines(offer.shown, shown, offer.results))
+        outlet.write_lines(shift_lines(offer.shifts, shown))
         outlet.write("\n")
-    elif how.plan_only and not plan.standing:
-        _write_plan(plan, "planned", how)
+    elif how.plan_only and not offer.against:
+        _write_plan(offer, "planned", how)
 
 
-def _write_plan(plan: Plan, status: str, how: How) -> None:
+def _write_plan(offer: Offer, status: str, how: How) -> None:
     from pdctl import outlet
     from pdctl.render.look import look
     from pdctl.render.restart import document, plan_value
     from pdctl.render.wire import dumps
 
     if how.output is Output.SHORT:
-        count = f"{len(plan.restarts)} to restart" if status == "planned" else f"refused: {_why(plan)}"
-        outlet.write_lines([look(how.ascii_only).say(f"{plan.cluster} {count}")])
+        said = f"refused: {offer.against}" if offer.against else f"{offer.left} to restart"
+        outlet.write_lines([look(how.ascii_only).say(f"{offer.plan.cluster} {said}")])
         return
-    value = plan_value(plan, status)
+    value = plan_value(offer.shown, status, offer.results, offer.against or None)
     outlet.write_lines([dumps(value) if how.output is Output.JSONL else document(value)])
 
 
-def _refuse(plan: Plan, how: How) -> None:
-    """Ends the command where a rule stands against the plan: as wrong usage where it judges what was asked for, as a
-    failed step where it judges the world."""
-    if not plan.standing:
+def _refuse(offer: Offer, how: How) -> None:
+    """Ends the command where something stands against the plan: as wrong usage where it is what was asked for, as a
+    failed step where it is the world."""
+    if not offer.against:
         return
     from pdctl import outlet
 
     if not how.for_people:
-        _write_plan(plan, "refused", how)
-    outlet.say(f"pdctl: refused, nothing was touched: {_why(plan)}")
-    raise typer.Exit(USAGE if any(r.asked for r in plan.standing) else STEP_FAILED)
-
-
-def _why(plan: Plan) -> str:
-    return "; ".join(f"{r.rule}: {r.subject}: {r.why}" for r in plan.standing)
+        _write_plan(offer, "refused", how)
+    outlet.say(f"pdctl: refused, nothing {'more ' if offer.run is not None else ''}was touched: {offer.against}")
+    if offer.shifts:
+        outlet.say("  A new plan: pdctl restart --plan")
+    asked = not offer.shifts and any(r.asked for r in offer.shown.standing)
+    raise typer.Exit(USAGE if asked else STEP_FAILED)
 
 
 def _agree(plan: Plan, how: How) -> None:
@@ -186,11 +233,13 @@ def _unfinished(cluster: Cluster) -> Iterator[str]:
 
 
 def _saved(path: Path, cluster: Cluster) -> Plan:
-    """A plan that --plan -o json wrote. Raises UsageError where it is none, or one of another cluster."""
+    """A plan that --plan -o json wrote; under another name where it was carried out before. Raises UsageError where it
+    is none, or one of another cluster."""
     import json
 
     import msgspec
 
+    from pdctl.execute import journal
     from pdctl.model.plan import Plan
     from pdctl.plans.restart import steps_of
 
@@ -202,7 +251,8 @@ def _saved(path: Path, cluster: Cluster) -> Plan:
         raise UsageError(f"{path}: holds no plan: {error}", "pdctl restart --plan -o json writes one.") from None
     if plan.cluster != cluster.name:
         raise UsageError(f"{path}: is a plan for {plan.cluster}, not for {cluster.name}")
-    return replace(plan, steps=steps_of(cluster, plan.wish))
+    taken = {entry.text("run") for entry in journal.read().entries}
+    return replace(plan, steps=steps_of(cluster, plan.wish), id=new_run() if plan.id in taken else plan.id)
 
 
 def _found(cluster: Cluster, run_id: str | None) -> Run:

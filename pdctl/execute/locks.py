@@ -50,8 +50,7 @@ class Locks:
         for host, answer in zip(self.taken, self.world.look(asks, LOOK_TIMEOUT), strict=True):
             seen = locks.read_lock(answer, self.owner) if answer is not None else Lock(Hold.UNKNOWN)
             if seen.hold in (Hold.HELD, Hold.STALE, Hold.FREE):
-                who = f" by {seen.owner.who} (run {seen.owner.run})" if seen.owner else ""
-                raise StepFailed(f"the lock on {host.name} was taken away{who}: nothing more is done")
+                raise StepFailed(f"{_lost(host, self.path, seen)}: nothing more is done")
 
     def release(self) -> list[str]:
         """Gives up what was taken. Returns the hosts on which that could not be seen to work: their locks count no more
@@ -66,11 +65,22 @@ class Locks:
         (answer,) = self.world.look([locks.look_ask(host, self.path)], LOOK_TIMEOUT)
         seen = locks.read_lock(answer, self.owner) if answer is not None else Lock(Hold.UNKNOWN, why="not asked")
         stale = seen.owner if seen.hold is Hold.STALE or (seen.hold is Hold.HELD and self.forced) else None
-        if stale is None and (why := lock_refusal(seen)) is not None:
-            raise StepFailed(f"{host.name}: {why}")
+        if (stale is None or seen.of is not None) and (why := lock_refusal(seen)) is not None:
+            raise StepFailed(f"{host.name}: {why}{_whose(seen, self.path) if stale is not None else ''}")
         self.taken.append(host)  # before it is: whatever ends this now must give it up
         after = locks.read_lock(self.world.act(locks.take_ask(host, self.path, self.owner, stale)), self.owner)
         if after.hold is not Hold.OURS:
             raise StepFailed(f"{host.name}: {lock_refusal(after) or f'its lock could not be taken ({self.path})'}")
         if stale is not None:
             self.over.append(f"{host.name}: the lock of {stale.who} (run {stale.run}) was taken over")
+
+
+def _lost(host: Host, path: str, seen: Lock) -> str:
+    if seen.owner is not None:
+        return f"the lock on {host.name} was taken over by {seen.owner.who} (run {seen.owner.run})"
+    return f"the lock on {host.name} is gone: somebody removed {path}"
+
+
+def _whose(seen: Lock, path: str) -> str:
+    """What to do about a lock that may be taken over and cannot be removed."""
+    return f"; {path} is a file of {seen.of}, whom or root it takes to remove it" if seen.hold is Hold.HELD else ""

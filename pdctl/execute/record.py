@@ -31,7 +31,7 @@ class Record:
         self._append(BEGUN, plan=msgspec.to_builtins(self.plan), forced=self._forced(), pid=owner.pid)
 
     def resumed(self, owner: Owner, left: Iterable[str]) -> None:
-        self._append(RESUMED, left=list(left), pid=owner.pid)
+        self._append(RESUMED, left=list(left), forced=self._forced(), pid=owner.pid)
 
     def locked(self, hosts: Iterable[str], over: Iterable[str]) -> None:
         self._append(LOCKED, hosts=list(hosts), over=list(over))
@@ -121,7 +121,6 @@ def _opened(run_id: str, entry: Entry) -> Run:
         run.plan = msgspec.convert(entry.fields.get("plan"), Plan)
     except msgspec.ValidationError as error:
         run.unreadable = f"its plan in the journal cannot be read: {error}"
-    run.forced = tuple(_texts(entry.fields.get("forced")))
     return run
 
 
@@ -131,6 +130,7 @@ def _add(run: Run, entry: Entry) -> None:
     step = entry.text("step")
     if entry.kind in (BEGUN, RESUMED):
         run.end, run.why = None, None
+        run.forced = tuple(dict.fromkeys((*run.forced, *_texts(entry.fields.get("forced")))))
         run.pid = _whole(entry.fields.get("pid"))
     elif entry.kind == STEP_BEGUN and step is not None:
         run.attempts[step] = max(run.attempts.get(step, 0), _whole(entry.fields.get("attempt")) or 1)

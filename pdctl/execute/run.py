@@ -222,7 +222,7 @@ def _stands(step: Step, result: StepResult, sight: Sight) -> Standing:
         return Standing(name, True, f"NOT RUNNING{unit}")
     runs = ", ".join(map(str, sight.present))
     if result.state is State.DONE and any(p.is_same(result.after) for p in sight.present):
-        return Standing(name, False, f"restarted and ready: {runs}{unit}")
+        return Standing(name, False, f"restarted and ready: {runs}{unit}", ready=True)
     return Standing(name, False, f"runs, and was not seen to be ready: {runs}{unit}")
 
 

@@ -31,6 +31,7 @@ from pdctl.plans.waiting import DEFINITE
 
 PHASE_TIMEOUT = 15.0  # seconds for each round of asking: far less than after what a lock counts as stale
 SAME_MOMENT = timedelta(seconds=2)  # when a process started is known to a second
+Raws = Mapping[tuple[str, str], bytes]  # the bytes of each script, by instance and path
 NOT_SHELL = ("python", "perl", "ruby", "node")
 
 
@@ -39,16 +40,16 @@ def survey(world: OpenWorld, own: Owner | None = None) -> Ground:
     cluster = world.cluster
     instances = tuple(i for i in cluster.instances if i.role in ORDER)
     look = HostLook(cluster, instances, HostPlan(PHASE_TIMEOUT), world.hosts, world.gatherer, lambda _: None)
-    digests: dict[tuple[str, str], str] = {}
-    look.on_answer = lambda answer: _digest(answer, digests)
+    raws: dict[tuple[str, str], bytes] = {}
+    look.on_answer = lambda answer: _keep(answer, raws)
     look.see(look.ask(look.http_asks((*ENGINE_FACTS, Fact.WORKERS))))
     files = FileLook(look)
     files.scripts(places_of(look), backups=False)
     files.processes()
     window = with_sources(look.window(), cluster)
     drift = _drift(window, cluster)
-    checked = _syntax(look, window)
-    footings = tuple(_footing(i, look, window, digests, drift, checked) for i in instances)
+    checked = _syntax(look, raws)
+    footings = tuple(_footing(i, look, window, raws, drift, checked) for i in instances)
     sites = tuple(sites_of(look, cluster, instances, world.lock_path, own))
     return Ground(window.end, inventory_digest(cluster), footings, sites)
 
@@ -60,10 +61,10 @@ def inventory_digest(cluster: Cluster) -> str:
     return sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _digest(answer: Answer, digests: dict[tuple[str, str], str]) -> None:
+def _keep(answer: Answer, raws: dict[tuple[str, str], bytes]) -> None:
     path = answer.more.get("path")
     if answer.fact is Fact.SCRIPT and answer.body is not None and answer.error is None and isinstance(path, str):
-        digests[answer.subject, path] = sha256(answer.body).hexdigest()
+        raws[answer.subject, path] = answer.body
 
 
 # --- instances --------------------------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ def _footing(
     instance: Instance,
     look: HostLook,
     window: Window,
-    digests: Mapping[tuple[str, str], str],
+    raws: Raws,
     drift: Mapping[str, tuple[str, bool | None]],
     checked: Mapping[str, tuple[bool | None, str | None]],
 ) -> Footing:
@@ -94,12 +95,13 @@ def _footing(
         stop_seconds(unit) if unit is not None else None,
         version,
         active_of(window, instance),
-        _script(instance, window, digests, drift, checked, process),
+        _script(instance, window, raws, drift, checked, process),
         answered,
         refused,
         gauges_of(window, instance),
         tuple(row.url for row in workers.value.rows) if workers is not None else None,
         tuple(_unit_notes(unit)) if unit is not None else (),
+        unit.restarts if unit is not None else None,
     )
 
 
@@ -135,7 +137,8 @@ def _unit_notes(unit: Unit) -> Iterator[str]:
     if unit.properties.get("NeedDaemonReload") == "yes":
         yield "its unit file has changed since systemd read it: without systemctl daemon-reload the old one is used"
     if unit.restarts:
-        yield f"systemd has restarted it by itself {unit.restarts} times"
+        times = "once" if unit.restarts == 1 else f"{unit.restarts} times"
+        yield f"systemd has restarted it by itself {times}"
 
 
 def _answers(window: Window, instance: Instance) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -156,7 +159,7 @@ def _answers(window: Window, instance: Instance) -> tuple[tuple[str, ...], tuple
 def _script(
     instance: Instance,
     window: Window,
-    digests: Mapping[tuple[str, str], str],
+    raws: Raws,
     drift: Mapping[str, tuple[str, bool | None]],
     checked: Mapping[str, tuple[bool | None, str | None]],
     process: Identity | None,
@@ -164,8 +167,8 @@ def _script(
     if instance.script is None:
         return None
     rows = [at.value for at in window.seen(instance.name, Fact.SCRIPT, ScriptFile) if at.value.path == instance.script]
-    digest = digests.get((instance.name, instance.script))
-    if not rows or digest is None:
+    raw = raws.get((instance.name, instance.script))
+    if not rows or raw is None:
         missed = [o.missed for o in window.missed(instance.name, Fact.SCRIPT) if o.missed is not None]
         why = (missed[-1].detail or str(missed[-1].why)) if missed else "it was not read"
         return Script(instance.script, why=why)
@@ -175,7 +178,7 @@ def _script(
     valid, fault = checked.get(instance.name, (None, None))
     return Script(
         instance.script,
-        digest,
+        sha256(raw).hexdigest(),
         mtime,
         None if says else "neither command line nor environment of its process could be compared",
         valid,
@@ -196,20 +199,19 @@ def _drift(window: Window, cluster: Cluster) -> dict[str, tuple[str, bool | None
     return out
 
 
-def _syntax(look: HostLook, window: Window) -> dict[str, tuple[bool | None, str | None]]:
+def _syntax(look: HostLook, raws: Raws) -> dict[str, tuple[bool | None, str | None]]:
     """Whether ``bash -n`` passes, and what it said; None where it was not run."""
     out: dict[str, tuple[bool | None, str | None]] = {}
     asks = []
     for instance, host in look.placed():
-        rows = [at.value for at in window.seen(instance.name, Fact.SCRIPT, ScriptFile)]
-        text = next((row.text for row in reversed(rows) if row.path == instance.script), None)
-        if text is None or instance.script is None:
+        raw = raws.get((instance.name, instance.script or ""))
+        if raw is None or instance.script is None:
             continue
-        first = text.partition("\n")[0]
+        first = raw.partition(b"\n")[0].decode("utf-8", "replace")
         if first.startswith("#!") and any(word in first for word in NOT_SHELL):
             out[instance.name] = (None, f"it is no shell script ({first[2:].strip()})")
         else:
-            asks.append(asks_ground.syntax_ask(instance, host, instance.script))
+            asks.append(asks_ground.syntax_ask(instance, host, instance.script, raw))
     for answer in look.ask(asks):
         out[answer.subject] = _parsed(answer)
     return out
@@ -220,5 +222,5 @@ def _parsed(answer: Answer) -> tuple[bool | None, str | None]:
         return True, None
     stderr = str(answer.more.get("stderr") or "").strip().splitlines()
     if answer.status in (1, 2) and stderr:
-        return False, stderr[0]
+        return False, stderr[0].removeprefix("bash: ").removeprefix("/dev/stdin: ")
     return None, answer.detail or str(answer.error)

@@ -60,12 +60,15 @@ def _site(
     if held is None:
         unseen["GPU memory"] = gpus.detail or "no answer" if gpus is not None else "no answer"
     leftovers: tuple[Leftover, ...] = ()
+    strangers: tuple[Leftover, ...] = ()
     rows = _rows(listing)
     if rows is None:
         unseen["leftover processes"] = listing.detail or "no listing" if listing is not None else "no answer"
     else:
-        leftovers = tuple(leftovers_of(rows, _own_pids(rows, host, cluster, look), held or {}))
-    return Site(host.name, True, None, _boot(lock_answer), lock, disks or (), leftovers, unseen)
+        kin = _own_pids(rows, host, cluster, look)
+        leftovers = tuple(leftovers_of(rows, kin, held or {}))
+        strangers = tuple(strangers_of(rows, kin | {left.pid for left in leftovers}, held or {}))
+    return Site(host.name, True, None, _boot(lock_answer), lock, disks or (), leftovers, unseen, strangers)
 
 
 def _boot(answer: Answer) -> str | None:
@@ -97,6 +100,15 @@ def leftovers_of(rows: Iterable[Listed], own: set[int], held: Mapping[int, float
             continue
         if not _has_engine(row, by_pid):
             yield Leftover(row.pid, row.title, held.get(row.pid))
+
+
+def strangers_of(rows: Iterable[Listed], own: set[int], held: Mapping[int, float]) -> Iterator[Leftover]:
+    """Processes that hold GPU memory and are of no instance: a new engine may not find the memory its old one had. One
+    that the host does not list may be in a container, or dead and its memory not yet given back."""
+    titles = {row.pid: row.title for row in rows}
+    for pid, memory in held.items():
+        if pid not in own:
+            yield Leftover(pid, titles.get(pid, "not among the host's processes"), memory or None)
 
 
 def _has_engine(row: Listed, by_pid: Mapping[int, Listed]) -> bool:

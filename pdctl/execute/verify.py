@@ -19,6 +19,7 @@ from pdctl.plans.restart import host_of
 PATIENCE = 90.0  # seconds: a breaker that is half-open closes after a minute
 POLL = 3.0
 WINDOW = 20.0
+TOLD_AS = {Proven.YES: Kind.PASSED, Proven.NO: Kind.FAILED, Proven.NOT_CHECKED: Kind.NOTE}
 
 
 class NotProven(StepFailed):
@@ -41,8 +42,9 @@ def prove(doing: Doing, step: Step) -> tuple[tuple[Point, ...], Ground]:
     after = doing.world.survey(doing.locks.owner)
     points += list(_still_runs(doing, after))
     for point in points:
-        mark = Kind.FAILED if point.proven is Proven.NO else Kind.PASSED
-        doing.tell(Happening(mark, f"{point.what} at {point.subject}: {point.proven}: {point.says}", step))
+        doing.tell(
+            Happening(TOLD_AS[point.proven], f"{point.what} at {point.subject}: {point.proven}: {point.says}", step)
+        )
     wrong = proof.failures(points)
     took = clock.now() - begun
     if wrong:
@@ -90,7 +92,7 @@ def _still_runs(doing: Doing, after: Ground) -> Iterator[Point]:
         same = process is not None and process.is_same(result.after)
         seen = (footing.state or footing.why or "no process") if footing is not None else "not looked at"
         said = str(process) if process is not None else seen
-        yield Point("runs on", restart.instance or "", Proven.YES if same else Proven.NO, said)
+        yield Point(proof.STILL, restart.instance or "", Proven.YES if same else Proven.NO, said)
 
 
 def _pinned(doing: Doing) -> list[Point]:

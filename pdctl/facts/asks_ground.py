@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pdctl.model.answer import Answer, Fact
 from pdctl.model.ask import CommandAsk
@@ -13,16 +14,22 @@ from pdctl.model.cluster import Host, Instance
 from pdctl.model.plan import Disk
 
 TIMEOUT = 10.0  # seconds
-_DISKS = 'for p in "$@"; do df -Pk -- "$p" 2>/dev/null | tail -n 1; done; exit 0'
+# Of a file that is not there yet, the folder it will be in.
+_DISKS = (
+    'for p in "$@"; do while [ -n "$p" ] && [ ! -e "$p" ]; do case $p in */*) p=${p%/*};; *) p=.;; esac; done; '
+    'df -Pk -- "${p:-/}" 2>/dev/null | tail -n 1; done; exit 0'
+)
 _GPU_APPS = "--query-compute-apps=pid,used_gpu_memory"
 LAST_BYTES = 4096
 LONGEST = 300  # characters
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
-def syntax_ask(instance: Instance, host: Host, script: str) -> CommandAsk:
-    """Whether bash can parse the script; it runs nothing of it."""
-    return _ask(instance.name, host, ("bash", "-n", "--", script))
+def syntax_ask(instance: Instance, host: Host, script: str, raw: bytes) -> CommandAsk:
+    """Whether bash can parse the script's bytes; it runs nothing of them. They are handed over, because a script that
+    only root may read was read through sudo."""
+    ask = _ask(instance.name, host, ("bash", "-n"), shown=f"bash -n {shlex.quote(script)}")
+    return replace(ask, stdin=raw)
 
 
 def disks_ask(host: Host, paths: Sequence[str]) -> CommandAsk:

@@ -98,7 +98,8 @@ class Footing:
     """What is known of one instance. ``process`` is its main process, None where none runs or none could be seen
     (``why``); ``state`` its unit's, as "active (running)". ``answered`` are the facts it answered over HTTP,
     ``refused`` those it is known not to serve. ``stop_seconds``: how long systemd lets it take to stop. ``workers``: a
-    router's, by URL, None where it does not tell."""
+    router's, by URL, None where it does not tell. ``restarts``: how often systemd has restarted it by itself, None
+    where it does not tell."""
 
     instance: str
     host: str | None = None
@@ -115,6 +116,7 @@ class Footing:
     gauges: Mapping[str, float] = field(default_factory=dict)
     workers: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+    restarts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +146,15 @@ class Hold(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Lock:
     """A host's lock. ``age_s`` since it was taken, ``quiet_s`` since its holder's last sign of life, both by the host's
-    own clock. ``why`` says what makes it stale, or why it could not be seen."""
+    own clock. ``why`` says what makes it stale, or why it could not be seen. ``of``: the host's user whose file it
+    is, where none but that user may remove it."""
 
     hold: Hold
     owner: Owner | None = None
     age_s: float | None = None
     quiet_s: float | None = None
     why: str | None = None
+    of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +168,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A process that holds GPU memory, or has an engine's title, and belongs to no instance of the inventory."""
+    """A process that belongs to no instance of the inventory, with what it holds of GPU memory."""
 
     pid: int
     title: str
@@ -173,7 +177,8 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What is known of one host. ``unseen`` names what could not be looked at there, with the reason."""
+    """What is known of one host. ``unseen`` names what could not be looked at there, with the reason. ``strangers`` hold
+    GPU memory and belong to no instance of the inventory."""
 
     host: str
     reachable: bool = True
@@ -183,6 +188,7 @@ class Site:
     disks: tuple[Disk, ...] = ()
     leftovers: tuple[Leftover, ...] = ()
     unseen: Mapping[str, str] = field(default_factory=dict)
+    strangers: tuple[Leftover, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,11 +330,13 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a touched instance stands when a run ends. ``down``: nothing serves there; None: not known."""
+    """How a touched instance stands when a run ends. ``down``: nothing serves there; None: not known. ``ready``: it is
+    the process that was seen to be ready."""
 
     instance: str
     down: bool | None
     says: str
+    ready: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from pdctl.plans.workers import missing_workers
 
 BREAKERS = {0.0: "closed", 1.0: "open", 2.0: "half-open"}
 PINNED = "request-pinned"
+STILL = "still the process that was ready"
 
 
 def wanted_workers(cluster: Cluster, router: Footing | None) -> tuple[tuple[str, ...], bool]:

@@ -24,12 +24,8 @@ ORDER = (Role.PREFILL, Role.DECODE, Role.ROUTER)
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 ENGINE_READY = ("a new process", "health", "metrics", "version", "a real generation")
 ROUTER_READY = ("a new process", "health", "metrics", "its workers registered", "a real generation through it")
-PROOF = (
-    "workers registered",
-    "breakers closed",
-    "no pinned request",
-    "a fresh and a kept-alive generation through the router",
-)
+PROOF = ("no pinned request", "each still the process that was ready")
+PROOF_OF_ROUTER = ("workers registered", "breakers closed", "a fresh and a kept-alive generation through the router")
 
 
 def plan_restart(cluster: Cluster, wish: Wish, ground: Ground, plan_id: str) -> Plan:
@@ -46,7 +42,7 @@ def plan_restart(cluster: Cluster, wish: Wish, ground: Ground, plan_id: str) -> 
         steps,
         tuple(refusals_of(cluster, wish, ground, steps)),
         tuple(notes_of(cluster, wish, ground, steps)),
-        tuple(unchecked_of(ground, steps)),
+        tuple(unchecked_of(cluster, ground, steps)),
     )
 
 
@@ -107,7 +103,8 @@ def _steps(cluster: Cluster, wish: Wish, chosen: tuple[Instance, ...]) -> Iterat
         for group in _groups(members, wish.serial):
             number = next(batch)
             yield from (_restart(i, cluster, number) for i in group)
-    yield Step("prove", Act.PROVE, next(batch), "prove that it works", verify=PROOF)
+    proof = (*PROOF_OF_ROUTER, *PROOF) if cluster.routers else PROOF
+    yield Step("prove", Act.PROVE, next(batch), "prove that it works", verify=proof)
 
 
 def _groups(members: Sequence[Instance], size: int | None) -> Iterator[Sequence[Instance]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pdctl.model.cluster import Cluster, Role
-from pdctl.model.plan import Act, Footing, Ground, Hold, Step, Wish
+from pdctl.model.plan import Act, Footing, Ground, Hold, Site, Step, Wish
 
 
 def notes_of(cluster: Cluster, wish: Wish, ground: Ground, steps: Sequence[Step]) -> Iterator[str]:
@@ -23,10 +23,17 @@ def notes_of(cluster: Cluster, wish: Wish, ground: Ground, steps: Sequence[Step]
         footing = ground.of(step.instance)
         yield from _instance(step, footing) if footing is not None else ()
     for site in ground.sites:
-        if site.lock.hold is Hold.STALE:
-            owner = site.lock.owner
-            whose = f"{owner.who} (run {owner.run})" if owner else "nobody known"
-            yield f"the lock on {site.host} of {whose} is stale and will be taken over: {site.lock.why}"
+        yield from _site(site)
+
+
+def _site(site: Site) -> Iterator[str]:
+    if site.lock.hold is Hold.STALE and site.lock.of is None:
+        owner = site.lock.owner
+        whose = f"{owner.who} (run {owner.run})" if owner else "nobody known"
+        yield f"the lock on {site.host} of {whose} is stale and will be taken over: {site.lock.why}"
+    for row in site.strangers:
+        memory = f"{row.gpu_mib:.0f} MiB of GPU memory" if row.gpu_mib else "GPU memory"
+        yield f"{site.host}: pid {row.pid} ({row.title}) holds {memory} and is of no instance here"
 
 
 def _requests(wish: Wish, ground: Ground, names: set[str | None]) -> Iterator[str]:
@@ -49,8 +56,10 @@ def _instance(step: Step, footing: Footing) -> Iterator[str]:
         yield f"{step.instance}: {script.path} was written after the process started"
 
 
-def unchecked_of(ground: Ground, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
-    """Subject, and what was not looked at there and why."""
+def unchecked_of(cluster: Cluster, ground: Ground, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
+    """Subject, and what was not looked at there, or will not be, and why."""
+    if not cluster.routers:
+        yield cluster.name, "the proof through a router (workers, breakers, generations): the inventory names none"
     for site in ground.sites:
         yield from ((site.host, f"{what}: {why}") for what, why in sorted(site.unseen.items()))
     for step in steps:

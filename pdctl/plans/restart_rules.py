@@ -78,10 +78,10 @@ def _alone(cluster: Cluster, ground: Ground, restarts: Sequence[Step]) -> Iterat
 
 def _stale_prefill(footing: Footing | None, ground: Ground) -> str:
     """Why a decode must not be restarted alone against this prefill; "" where it may."""
-    if footing is None or (footing.process is None and not _is_down(footing)):
+    if footing is None or not _is_seen(footing):
         return f"may have run long (its process could not be seen: {footing.why if footing else 'not looked at'})"
     if footing.process is None:
-        return "is not running, so a decode that comes back finds no peer"
+        return f"is not running ({footing.state}), so a decode that comes back finds no peer"
     if footing.process.started is None:
         return "may have run long (when it started is not known)"
     seconds = (ground.at - footing.process.started).total_seconds()
@@ -124,12 +124,20 @@ def _instance(step: Step, ground: Ground) -> Iterator[Row]:
         return
     if step.unit and footing.loaded is not True:
         yield "unit-loaded", name, footing.why or f"what systemd says of {step.unit} could not be read"
-    elif footing.process is None and not _is_down(footing):
-        yield "process-seen", name, footing.why or "its process could not be seen"
+    elif not _is_seen(footing):
+        stands = f"it is {footing.state}" if footing.state else "its process could not be seen"
+        yield "process-seen", name, footing.why or stands
     script = footing.script
     if script is not None and (script.sha256 is None or script.valid is False):
         why = script.fault if script.valid is False else script.why
         yield "script-valid", name, f"{script.path}: {why or 'could not be read'}"
+
+
+def _is_seen(footing: Footing) -> bool:
+    """Whether it is known what runs, be it nothing: a unit that was seen and has no main process (one that fails and is
+    started again and again, say) has none. One that is being stopped at this moment is somebody's business."""
+    state = footing.state or "deactivating"
+    return footing.process is not None or (footing.why is None and not state.startswith("deactivating"))
 
 
 def _is_down(footing: Footing | None) -> bool:
@@ -159,6 +167,9 @@ def _site(site: Site) -> Iterator[Row]:
 
 def lock_refusal(lock: Lock) -> str | None:
     """Why a lock stands in the way; None where it does not."""
+    if lock.hold is Hold.STALE and lock.of is not None:
+        whose = f" of {lock.owner.who} (run {lock.owner.run})" if lock.owner else ""
+        return f"the stale lock{whose} is a file of {lock.of}, which only {lock.of} or root can remove"
     if lock.hold in (Hold.FREE, Hold.OURS, Hold.STALE):
         return None
     if lock.hold is Hold.UNKNOWN or lock.owner is None:

@@ -48,12 +48,22 @@ def _process(step: Step, before: Footing | None, footing: Footing | None) -> Ite
     """An instance that was not touched yet."""
     old = before.process if before is not None else None
     new = footing.process if footing is not None else None
-    if old is None and new is None:
+    if (old is None and new is None) or _flaps(before, footing):
         return
     if old is None:
         yield f"{step.instance} was not running and is now {new}"
     elif new is None or not new.is_same(old):
         yield f"{step.instance} was {old} and is now {new if new is not None else _missing(footing)}"
+
+
+def _flaps(before: Footing | None, footing: Footing | None) -> bool:
+    """Whether systemd was restarting it by itself when the plan was made, and only went on with that."""
+    if before is None or footing is None or footing.restarts is None:
+        return False
+    known = before.restarts or 0
+    if (before.state or "").startswith("activating (auto-restart"):
+        return footing.restarts >= known
+    return 0 < known < footing.restarts
 
 
 def _missing(footing: Footing | None) -> str:

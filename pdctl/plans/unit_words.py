@@ -28,5 +28,5 @@ def ending_of(unit: Unit) -> str:
     if status and code not in (None, "0"):
         says.append(f"signal {status}" if code in ("2", "3", "killed", "dumped") else f"exit status {status}")
     if unit.restarts:
-        says.append(f"started again by systemd {unit.restarts} times")
+        says.append(f"started again by systemd {'once' if unit.restarts == 1 else f'{unit.restarts} times'}")
     return ", ".join(says)

@@ -127,7 +127,7 @@ class Waiting:
         if sight.present is None:
             return here._unseen(sight)
         here = replace(here, quiet_since=None)
-        if any(p.is_same(self.expected.old) for p in sight.present):
+        if any(p.is_same(self.expected.old) for p in sight.present) or here._is_leaving(sight):
             return here._still_there(sight)
         here = here if here.gone_at is not None else here._passed(Phase.STOP, sight.at, gone_at=sight.at)
         return here._new(sight) if sight.present else here._nobody(sight)
@@ -156,6 +156,14 @@ class Waiting:
                 f"could not be seen for {sight.at - since:.0f} s ({here.matter}): how it stands is not known"
             )
         return here
+
+    def _is_leaving(self, sight: Sight) -> bool:
+        """Whether what is there is about to be ended by systemd's restart: an old process that nobody had seen yet, of
+        a unit that systemd keeps starting."""
+        unit = sight.unit
+        if not sight.present or unit is None or self.born is not None or not self.expected.told_systemd:
+            return False
+        return unit.active == "deactivating" or (unit.active == "active" and has_job(unit))
 
     def _still_there(self, sight: Sight) -> Waiting:
         waited = sight.at - self.begun

@@ -17,6 +17,7 @@ from pdctl.model.cluster import Host
 from pdctl.model.plan import Owner
 from pdctl.reach.command import SUDO
 
+NO_MARK = 96
 NOT_OURS = 97
 BEGUN_BEFORE = 98
 TIMEOUT = 25.0  # seconds: an act tells systemd or starts a job, and does not wait
@@ -26,8 +27,10 @@ SAID = 2000  # characters of what a job said last
 _GUARD = (
     'lock=$1 token=$2 mark=$3 said=$4; shift 4; grep -qF -- "$token" "$lock" 2>/dev/null || '
     f'{{ echo "the lock of this host is not ours any more" >&2; exit {NOT_OURS}; }}; '
-    '(umask 077; mkdir -p -- "${mark%/*}") || exit; (umask 077; mkdir -- "$mark") 2>/dev/null || '
-    f'{{ echo "begun before" >&2; exit {BEGUN_BEFORE}; }}; '
+    '(umask 077; mkdir -p -- "${mark%/*}") || exit; [ -O "${mark%/*}" ] || '
+    f'{{ echo "${{mark%/*}} belongs to another user" >&2; exit {NO_MARK}; }}; '
+    'no=$( (umask 077; mkdir -- "$mark") 2>&1) || '
+    f'{{ [ -d "$mark" ] && {{ echo "begun before" >&2; exit {BEGUN_BEFORE}; }}; echo "$no" >&2; exit {NO_MARK}; }}; '
     'logger -t pdctl -- "$said" 2>/dev/null || echo "syslog did not take the line" >&2; '
 )
 _AT_ONCE = (

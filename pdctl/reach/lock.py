@@ -6,8 +6,9 @@ that of its own run, so whoever lost it (asleep, cut off, taken over) can do not
 by the host's own clock.
 
 A lock is stale, and may be taken over, where the host was booted since; where its holder ran on this machine and is
-gone; or where its holder gave no sign of life for ``STALE_AFTER`` seconds. All hosts of a run are locked, whichever
-cluster the holder called it: two inventories may name one cluster differently.
+gone; or where its holder gave no sign of life for ``STALE_AFTER`` seconds. In a folder such as /tmp only its owner and
+root may remove a file: another user's stale lock is taken over through the host's sudo, or stands in the way. All hosts
+of a run are locked, whichever cluster the holder called it: two inventories may name one cluster differently.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pdctl.model.answer import Answer, Fact
 from pdctl.model.ask import CommandAsk
 from pdctl.model.cluster import Host
 from pdctl.model.plan import Hold, Lock, Owner
+from pdctl.reach.command import SUDO
 
 FOLDER = "/tmp"
 FOLDER_VARIABLE = "PDCTL_LOCK_DIR"
@@ -34,20 +36,25 @@ TIMEOUT = 10.0
 
 _SHOW = (
     'show() { echo "now $(date +%s)"; echo "boot $(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"; '
-    'if [ -e "$1" ] || [ -L "$1" ]; then echo "beat $(stat -c %Y -- "$1")"; cat -- "$1"; else echo none; fi; }; '
+    'if [ -e "$1" ] || [ -L "$1" ]; then echo "beat $(stat -c %Y -- "$1")"; theirs "$1"; cat -- "$1"; '
+    "else echo none; fi; }; "
+    # Whose it is where it cannot be removed. $S is what makes a command root's, or nothing.
+    'theirs() { [ "$(id -u)" = 0 ] || [ -O "$1" ] || [ ! -k "${1%/*}" ] || '
+    '{ [ -n "$S" ] && $S mv --version >/dev/null 2>&1; } || echo "of $(stat -c %U -- "$1")"; }; '
 )
 _OURS = 'ours() { grep -qF -- "$2" "$1" 2>/dev/null; }; '
-_LOOK = _SHOW + 'show "$1"'
-# $1 lock, $2 the token whose lock may be taken over ("" for none), $3 the owner as JSON.
+_LOOK = "S=$2; " + _SHOW + 'show "$1"'
+# $1 lock, $2 the token whose lock may be taken over ("" for none), $3 the owner as JSON, $4 sudo or nothing.
 _TAKE = (
-    _SHOW + _OURS + 'n="$1.$$.new"; o="$1.$$.old"; b=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null); '
+    "S=$4; " + _SHOW + _OURS + 'try() { "$@" 2>/dev/null || $S "$@"; }; n="$1.$$.new"; o="$1.$$.old"; '
+    "b=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null); "
     '(umask 022; set -C; printf "owner %s\\nsince %s %s\\n" "$3" "$(date +%s)" "$b" >"$n") || exit 1; '
-    'if [ -n "$2" ] && ours "$1" "$2"; then mv -- "$1" "$o" || { rm -f -- "$n"; exit 1; }; '
-    'ours "$o" "$2" || ln -- "$o" "$1"; rm -f -- "$o"; fi; '
+    'if [ -n "$2" ] && ours "$1" "$2"; then try mv -- "$1" "$o" || { rm -f -- "$n"; exit 1; }; '
+    'ours "$o" "$2" || try ln -- "$o" "$1"; try rm -f -- "$o"; fi; '
     'ln -- "$n" "$1" 2>/dev/null && r=taken || r=held; rm -f -- "$n"; echo "$r"; show "$1"'
 )
-_BEAT = _SHOW + _OURS + 'ours "$1" "$2" && touch -c -- "$1"; show "$1"'
-_RELEASE = _SHOW + _OURS + 'ours "$1" "$2" && rm -f -- "$1"; show "$1"'
+_BEAT = "S=$3; " + _SHOW + _OURS + 'ours "$1" "$2" && touch -c -- "$1"; show "$1"'
+_RELEASE = "S=$3; " + _SHOW + _OURS + 'ours "$1" "$2" && rm -f -- "$1"; show "$1"'
 
 
 def lock_path(folder: str | None = None) -> str:
@@ -113,7 +120,8 @@ def release_ask(host: Host, path: str, owner: Owner) -> CommandAsk:
 
 
 def _ask(host: Host, script: str, words: tuple[str, ...], shown: str) -> CommandAsk:
-    argv = ("sh", "-c", script, "sh", *words)
+    root = " ".join(SUDO) if host.become == "sudo" else ""
+    argv = ("sh", "-c", script, "sh", *words, root)
     return CommandAsk(f"host:{host.name}", Fact.FILE, host.name, argv, timeout=TIMEOUT, shown=shown)
 
 
@@ -136,7 +144,7 @@ def read_lock(answer: Answer, own: Owner | None = None, gone: Callable[[Owner], 
     if own is not None and owner.token == own.token:
         return Lock(Hold.OURS, owner, age, quiet)
     why_stale = _stale(owner, said, quiet, gone)
-    return Lock(Hold.STALE if why_stale else Hold.HELD, owner, age, quiet, why_stale)
+    return Lock(Hold.STALE if why_stale else Hold.HELD, owner, age, quiet, why_stale, said.of)
 
 
 def _stale(owner: Owner, said: _Said, quiet: float | None, gone: Callable[[Owner], bool]) -> str | None:
@@ -162,6 +170,7 @@ class _Said:
         since, _, boot = values.get("since", "").partition(" ")
         self.since, self.taken_boot = _number(since), boot or None
         self.owner = _owner(values.get("owner"))
+        self.of = values.get("of") or None
 
 
 def _number(text: str | None) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pdctl.model.plan import Act, Active, Footing, Plan, Refusal, Script, State, Step, StepResult
+from pdctl.model.plan import SHIFTED, Act, Active, Footing, Plan, Refusal, Script, State, Step, StepResult
 from pdctl.render.look import Look, Mark
 from pdctl.render.text import counted, moment, span, wrap, wrap_command
 
@@ -55,8 +55,11 @@ def _title(batch: Sequence[Step], look: Look) -> str:
 def _restart_lines(step: Step, plan: Plan, look: Look, result: StepResult | None) -> Iterator[str]:
     footing = plan.ground.of(step.instance)
     where = f" on {step.host}" if step.host else ""
-    state = f" ({result.state.value}: {result.detail})" if result is not None and result.detail else ""
-    yield from wrap(look.say(f"{step.instance}{where}{state}"), look.width, "   ", "     ")
+    head = f"   {look.mark(MARK_OF[result.state])} " if result is not None else "   "
+    state = f": {result.state.value}{f' ({result.detail})' if result.detail else ''}" if result is not None else ""
+    yield from wrap(look.say(f"{step.instance}{where}{state}"), look.width, head, "     ")
+    if result is not None and result.state is State.DONE:
+        return
     root = "sudo -n -- " if step.become else ""
     if step.command:
         command = root + " ".join(_quoted(word) for word in step.command)
@@ -75,7 +78,9 @@ def _quoted(word: str) -> str:
 
 def _runs(footing: Footing) -> str:
     if footing.process is None:
-        return f"runs now: nothing ({footing.state or footing.why or 'not known'})"
+        if footing.why or not footing.state:
+            return f"runs now: not known ({footing.why or 'it was not looked at'})"
+        return f"runs now: nothing ({footing.state})"
     parts = [str(footing.process)]
     if footing.version:
         parts.append(f"release {footing.version}")
@@ -85,7 +90,7 @@ def _runs(footing: Footing) -> str:
 
 
 def _lost(active: Active, footing: Footing) -> str:
-    if footing.process is None:
+    if footing.process is None and not footing.why:
         return ""
     if active.count is None:
         return f"would be lost: not known ({active.why})"
@@ -112,6 +117,15 @@ def _script(script: Script | None) -> Iterator[str]:
 def _state(step: Step, look: Look, results: dict[str, StepResult]) -> str:
     result = results.get(step.id)
     return f"{look.mark(MARK_OF[result.state])} " if result is not None else "- "
+
+
+def shift_lines(shifts: Sequence[str], look: Look) -> Iterator[str]:
+    """What is not any more as it was when the plan was made."""
+    if shifts:
+        yield ""
+        yield look.paint(f"Refused: {SHIFTED}", "bold")
+    for shift in shifts:
+        yield from wrap(look.say(shift), look.width, f"   {look.mark(Mark.BAD)} ", "     ")
 
 
 def refusal_lines(refusals: Sequence[Refusal], look: Look) -> Iterator[str]:

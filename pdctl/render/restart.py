@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from pdctl import __version__
-from pdctl.model.plan import SHIFTED, End, Footing, Ground, Outcome, Plan, Point, Proven, State, StepResult
+from pdctl.model.plan import SHIFTED, End, Footing, Ground, Outcome, Plan, Point, Proven, Standing, State, StepResult
 from pdctl.render.grid import grid
 from pdctl.render.look import Look, Mark
 from pdctl.render.plan import MARK_OF
@@ -85,8 +85,15 @@ def _standing(outcome: Outcome, look: Look) -> Iterator[str]:
         yield ""
         yield "How what was touched stands now:"
     for row in outcome.standing:
-        mark = {True: Mark.BAD, False: Mark.OK, None: Mark.UNKNOWN}[row.down]
-        yield from wrap(look.say(f"{row.instance}: {row.says}"), look.width, f"  {look.mark(mark)} ", "    ")
+        head = f"  {look.mark(_mark_of(row))} "
+        yield from wrap(look.say(f"{row.instance}: {row.says}"), look.width, head, "    ")
+
+
+def _mark_of(row: Standing) -> Mark:
+    """Nothing is green that was not seen to be ready."""
+    if row.down is None:
+        return Mark.UNKNOWN
+    return Mark.BAD if row.down else Mark.OK if row.ready else Mark.WARN
 
 
 def _proof(points: Sequence[Point], look: Look) -> Iterator[str]:
@@ -140,9 +147,12 @@ def short_line(outcome: Outcome, look: Look) -> str:
 # --- for programs -----------------------------------------------------------------------------------------------------
 
 
-def plan_value(plan: Plan, status: str) -> dict[str, Any]:
-    """A plan that was not carried out."""
-    return _document(plan, status) | {"why": None, "steps": [_step(plan, s.id, None) for s in plan.steps]}
+def plan_value(
+    plan: Plan, status: str, results: Mapping[str, StepResult] | None = None, why: str | None = None
+) -> dict[str, Any]:
+    """A plan that was not carried out, or not to its end yet (``results``); ``why`` it is refused."""
+    steps = [_step(plan, s.id, (results or {}).get(s.id)) for s in plan.steps]
+    return _document(plan, status) | {"why": None if why is None else text(why), "steps": steps}
 
 
 def outcome_value(outcome: Outcome) -> dict[str, Any]:

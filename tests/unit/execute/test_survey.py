@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from pdctl.execute.seeing import identities_of_kin, identity_of_unit, listening
 from pdctl.execute.survey import inventory_digest, stop_seconds
-from pdctl.execute.survey_hosts import leftovers_of
-from pdctl.facts.asks_ground import last_line, read_disks, read_gpu_apps
+from pdctl.execute.survey_hosts import leftovers_of, strangers_of
+from pdctl.facts.asks_ground import disks_ask, last_line, read_disks, read_gpu_apps, syntax_ask
 from pdctl.facts.kin import Kin
 from pdctl.facts.proc_listing import Listed
 from pdctl.model.answer import Answer, Fact, Observation, Seen, Why
-from pdctl.model.cluster import Cluster, Instance, Role
+from pdctl.model.cluster import Cluster, Host, Instance, Role
 from pdctl.model.engine import EngineMetrics, Gauge, LoadRow, Loads
 from pdctl.model.host import Unit
 from pdctl.model.plan import Disk, Identity
@@ -21,6 +24,7 @@ from pdctl.model.rank import Rank
 from pdctl.model.router import RouterMetrics
 from pdctl.model.window import Window
 from pdctl.plans.active import active_of, gauges_of
+from pdctl.reach.local import LocalReach
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 PREFILL = Instance("p", Role.PREFILL, "http://a:1")
@@ -138,6 +142,32 @@ def test_disks_are_read_once_each() -> None:
     text = b"/dev/sda1 1000 900 100 90% /\ntmpfs 500 0 500 0% /dev/shm\n/dev/sda1 1000 900 100 90% /\ngarbage\n"
     assert read_disks(answer(text)) == (Disk("/", 100 * 1024, 1000 * 1024), Disk("/dev/shm", 500 * 1024, 500 * 1024))
     assert read_disks(answer(b"")) is None and read_disks(answer(b"x", Why.SSH)) is None
+
+
+def test_of_a_file_that_is_not_there_yet_the_disk_is_that_of_its_folder(tmp_path: Path) -> None:
+    host = Host("here")
+    ask = disks_ask(host, (str(tmp_path / "not" / "yet" / "x.log"), "relative"))
+    seen = read_disks(LocalReach(host).run(ask, started=0.0, deadline=time.monotonic() + 20))
+    real = os.statvfs(tmp_path)
+    assert seen is not None and real.f_blocks * real.f_frsize // 1024 * 1024 in {disk.size for disk in seen}
+
+
+def test_a_script_is_handed_to_bash_so_that_nobody_has_to_read_it_again() -> None:
+    host = Host("here")
+    for raw, error in ((b"echo ${x}\n", None), (b"if true; then\n", Why.OTHER)):
+        ask = syntax_ask(PREFILL, host, "/only/for/root.sh", raw)
+        answer = LocalReach(host).run(ask, started=0.0, deadline=time.monotonic() + 20)
+        assert (answer.error is None) == (error is None) and (error is None or answer.status in (1, 2))
+        assert answer.ask == "bash -n /only/for/root.sh"
+
+
+def test_who_holds_gpu_memory_and_is_of_no_instance() -> None:
+    rows = (row(10, 1, ENGINE), row(11, 10, "sglang::scheduler"), row(14, 1, "python train.py"))
+    found = list(strangers_of(rows, {10, 11}, {11: 70000.0, 14: 5.0, 99: 0.0}))
+    assert [(left.pid, left.title, left.gpu_mib) for left in found] == [
+        (14, "python train.py", 5.0),
+        (99, "not among the host's processes", None),
+    ]
 
 
 def test_gpu_memory_is_summed_over_gpus() -> None:

@@ -155,7 +155,10 @@ def test_decode_alone_is_allowed_against_prefills_that_are_young_and_answer() ->
     ("changed", "says"),
     [
         ({"process": None, "why": "no answer", "state": None}, "could not be seen: no answer"),
-        ({"process": None, "state": "failed (failed)"}, "is not running, so a decode that comes back finds no peer"),
+        (
+            {"process": None, "state": "failed (failed)"},
+            "is not running (failed (failed)), so a decode that comes back finds no peer",
+        ),
         ({"process": Identity(7)}, "when it started is not known"),
     ],
 )
@@ -215,7 +218,10 @@ def test_an_instance_without_a_url_cannot_be_seen_to_be_ready() -> None:
         ({"loaded": False}, "unit-loaded"),
         ({"loaded": None, "why": "timeout"}, "unit-loaded"),
         ({"process": None, "state": "deactivating (stop-sigterm)"}, "process-seen"),
+        ({"process": None, "state": None}, "process-seen"),
         ({"process": None, "state": "failed (failed)"}, None),
+        ({"process": None, "state": "activating (auto-restart)"}, None),
+        ({"process": None, "state": "activating (start-pre)"}, None),
     ],
 )
 def test_units_and_processes_must_be_known(changed: dict[str, object], rule: str | None) -> None:
@@ -275,6 +281,31 @@ def test_hosts_must_be_fit(about: dict[str, object], rule: str, says: str) -> No
 def test_a_stale_lock_is_no_refusal_and_is_said() -> None:
     plan = sited(cluster(), lock=Lock(Hold.STALE, OWNER, 600.0, 300.0, "no sign of life for 300 s"))
     assert plan.standing == () and any("stale and will be taken over: no sign of life" in n for n in plan.notes)
+
+
+def test_a_stale_lock_that_only_another_may_remove_is_in_the_way() -> None:
+    plan = sited(cluster(), lock=Lock(Hold.STALE, OWNER, 600.0, 300.0, "no sign of life for 300 s", of="bob"))
+    (refusal,) = plan.standing
+    assert refusal.rule == "other-restart" and "is a file of bob, which only bob or root can remove" in refusal.why
+    assert not any("taken over" in note for note in plan.notes)
+
+
+def test_memory_of_a_gpu_that_is_held_by_no_instance_is_said() -> None:
+    rows = (Leftover(9, "python3 train.py", 40960.0), Leftover(7, "not among the host's processes"))
+    plan = sited(cluster(), strangers=rows)
+    assert plan.standing == ()
+    notes = " ".join(plan.notes)
+    assert "pid 9 (python3 train.py) holds 40960 MiB of GPU memory and is of no instance here" in notes
+    assert "pid 7 (not among the host's processes) holds GPU memory" in notes
+
+
+def test_no_more_is_promised_of_the_proof_than_can_be_seen() -> None:
+    assert any("through the router" in point for point in planned(cluster()).steps[-1].verify)
+    without = planned(cluster(1, 1, 0))
+    assert not any("router" in point for point in without.steps[-1].verify)
+    assert ("prod", "the proof through a router (workers, breakers, generations): the inventory names none") in (
+        without.unchecked
+    )
 
 
 def test_a_host_with_room_is_fit() -> None:

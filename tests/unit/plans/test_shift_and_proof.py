@@ -48,6 +48,34 @@ def test_another_main_process_is_a_shift() -> None:
     assert shift.startswith("decode-0 was not running and is now pid ")
 
 
+def test_a_unit_that_systemd_kept_restarting_when_the_plan_was_made_may_go_on_with_it() -> None:
+    flapping = changed("decode-0", restarts=4)
+    between = changed("decode-0", process=None, state="activating (auto-restart)", restarts=5)
+    other = changed("decode-0", process=OTHER, restarts=5)
+    for before, now in (
+        (flapping, other),
+        (flapping, between),
+        (between, other),
+        (between, replace(other, restarts=6)),
+    ):
+        assert shifts_of(WHOLE, plan(decode_0=before), ground(WHOLE, decode_0=now), {}) == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({"restarts": 0}, {"restarts": 1}),  # it was well when the plan was made
+        ({"restarts": 4}, {"restarts": 4}),  # another process, and not by systemd's restarting
+        ({"restarts": 4}, {"restarts": 0}),  # somebody restarted it
+        ({"restarts": 4}, {"restarts": None}),
+    ],
+)
+def test_another_process_for_any_other_reason_is_a_shift(before: dict[str, int], now: dict[str, int | None]) -> None:
+    made = plan(decode_0=changed("decode-0", **before))
+    (shift,) = shifts_of(WHOLE, made, ground(WHOLE, decode_0=changed("decode-0", process=OTHER, **now)), {})
+    assert shift.startswith("decode-0 was pid ")
+
+
 def test_what_the_run_itself_changed_is_no_shift() -> None:
     now = ground(WHOLE, prefill_0=changed("prefill-0", process=OTHER), decode_0=changed("decode-0", process=OTHER))
     results = {

@@ -115,6 +115,18 @@ def test_an_old_process_that_stays_is_a_failure_in_time() -> None:
     assert waiting.failed == "the old process is still there after 101 s (deactivating (stop-sigterm))"
 
 
+def test_a_process_that_systemd_is_about_to_end_is_not_the_new_one() -> None:
+    """Of a unit that fails and is started again and again: nobody knows which process the restart found."""
+    pending, stopping = unit("active", "running", Job="7"), unit("deactivating", "stop-sigterm", Job="7")
+    for old in (None, OLD):
+        waiting = see(engine(old=old), Sight(0.1, (NEW,), unit=pending), Sight(1, (NEW,), unit=stopping))
+        assert waiting.phase is Phase.STOP and waiting.born is None
+        waiting = see(waiting, there(2, NEWER))
+        assert waiting.born == NEWER and waiting.failed is None
+    by_command = see(engine(old=None, told_systemd=False), Sight(1, (NEW,), unit=stopping))
+    assert by_command.born == NEW, "a command of the inventory's own is none of systemd's jobs"
+
+
 def test_systemd_that_gave_the_restart_up_is_noticed() -> None:
     waiting = see(engine(), *(there(t, OLD) for t in (1, 5, 11)))
     assert waiting.failed is not None and "given up" in waiting.failed

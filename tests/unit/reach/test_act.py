@@ -63,6 +63,22 @@ def test_the_same_attempt_is_never_made_twice(permit: Permit, tmp_path: Path) ->
     assert (tmp_path / "f").read_text() == "once\nonce\n"
 
 
+def test_a_mark_that_cannot_be_made_is_not_one_that_is_there(permit: Permit, tmp_path: Path) -> None:
+    answer = run(act.unit_ask(HERE, permit, "x" * 300, 1, append(tmp_path / "f"), "x"))
+    assert answer.status == act.NO_MARK and "too long" in str(answer.more["stderr"])
+    assert not (tmp_path / "f").exists()
+
+
+def test_marks_that_are_another_users_are_not_trusted(permit: Permit, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    Path(permit.marks).mkdir()
+    os.chown(permit.marks, 65534, 65534)
+    answer = run(act.unit_ask(HERE, permit, "restart:a", 1, append(tmp_path / "f"), "x"))
+    assert answer.status == act.NO_MARK and "belongs to another user" in str(answer.detail)
+    assert not (tmp_path / "f").exists()
+
+
 def test_whoever_lost_the_lock_does_nothing_more(permit: Permit, tmp_path: Path, syslog: Path) -> None:
     other = lock.new_owner("bob@ops2", "prod", "r2")
     run(lock.take_ask(HERE, permit.lock, other, permit.owner))

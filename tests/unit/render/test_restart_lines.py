@@ -94,6 +94,36 @@ def test_the_plan_says_what_where_by_which_command_what_runs_and_what_would_be_l
         assert said in text, said
 
 
+def test_what_could_not_be_seen_is_not_called_nothing() -> None:
+    made = plan()
+    blind = replace(made.ground.footings[0], process=None, state=None, why="no connection in time")
+    ground = replace(made.ground, footings=(blind, *made.ground.footings[1:]))
+    text = " ".join(" ".join(plan_lines(replace(made, ground=ground), Look(width=100))).split())
+    assert "runs now: not known (no connection in time)" in text
+
+
+def test_a_plan_gone_on_with_says_what_became_of_each_step() -> None:
+    made = plan()
+    restart, router = made.restarts
+    results = {
+        restart.id: StepResult(restart.id, State.DONE, "ready"),
+        router.id: StepResult(router.id, State.BEGUN),
+    }
+    text = "\n".join(plan_lines(made, Look(width=100), results))
+    assert "✓ prefill-0 on gpu-01: done (ready)" in text and "! router-0 on gpu-01: begun" in text
+    assert "pid 4711" not in text, "what ran before is no news of a step that is done"
+
+
+def test_nothing_is_green_that_was_not_seen_to_be_ready() -> None:
+    rows = (
+        Standing("a", False, "restarted and ready", ready=True), Standing("b", False, "runs, and was not seen"),
+        Standing("c", True, "NOT RUNNING"), Standing("d", None, "not known"),
+    )  # fmt: skip
+    text = "\n".join(outcome_lines(replace(outcome(), standing=rows), Look()))
+    for line in ("✓ a: restarted", "! b: runs", "✗ c: NOT", "? d: not known"):
+        assert line in text
+
+
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_no_line_is_wider_than_the_screen_but_for_one_long_word(width: int) -> None:
     for line in (*plan_lines(plan(), Look(width=width)), *outcome_lines(outcome(), Look(width=width))):
