@@ -28,6 +28,7 @@ INSIDE_OUT = (Role.PREFILL, Role.DECODE, Role.ROUTER, Role.PROXY)
 UNREACHED = frozenset({"connect-refused", "connect-timeout", "tls", "ssh", "auth", "reset", "other"})
 # How routers say that they have no worker to give a request to (0.3.2 and 0.2.4, smg 1.13).
 REFUSES = ("circuits open", "server_selection_failed", "no_available_workers")
+_CA = ("Name its CA's certificate in the inventory (ca_file), if it is a private one",)
 ECHO = "that answers are the right ones"
 
 
@@ -210,7 +211,7 @@ def _unreached(trouble: Trouble) -> Verdict | None:
         evidence=(saw(f"{len(trouble.made)} of {len(trouble.made)} requests: {trouble.what}", path.seen),),
         since=path.seen.seen.at,
         limits=("from where pdctl stands: clients elsewhere may reach it",),
-        next=("pdctl explain endpoint-unreadable",),
+        next=(*(_CA if first.error == "tls" else ()), "pdctl explain endpoint-unreadable"),
     )
 
 

@@ -20,8 +20,9 @@ INSIDE_OUT = (Role.PREFILL, Role.DECODE, Role.ROUTER, Role.PROXY)
 CLOSED = frozenset({"reset", "truncated", "other"})
 HUNG = "read-timeout"
 WORST_FIRST = (Fate.HUNG, Fate.CUT, Fate.FAILED, Fate.WRONG, Fate.CLOSED)
-HELD_BACK = 0.8  # of the whole time before the first token: the stream came at once
-STREAMED = 0.5
+# (outside, inside): shares of a stream's whole time before its first token, above and below which it came at once
+# there and piece by piece here. Where answers are short, or their first token takes long, it must be all of the time.
+HELD_BACK = ((0.8, 0.5), (0.98, 0.9))
 ADDS_S = 0.05  # seconds, and
 ADDS = 1.5  # times: what a path adds to the one inside it, worth saying
 TRIED_OUT = (
@@ -214,7 +215,9 @@ def _remarks(rows: list[Row], paths: dict[tuple[str, str], tuple[Attempt, ...]])
 def _held_back(outer: Row, inner: Row, paths: dict[tuple[str, str], tuple[Attempt, ...]]) -> Iterator[str]:
     """Whether a proxy holds streams back until they are complete."""
     outside, inside = (_first_share(paths[(r.to, r.via)]) for r in (outer, inner))
-    if outside is not None and inside is not None and outside > HELD_BACK and inside < STREAMED:
+    if outside is None or inside is None:
+        return
+    if any(outside > most and inside < least for most, least in HELD_BACK):
         yield (
             f"{outer.to} holds streams back: their first token comes after {outside:.0%} of the whole time, at "
             f"{inner.to} after {inside:.0%}"

@@ -172,6 +172,8 @@ def test_a_proxy_that_holds_streams_back_is_seen_by_difference() -> None:
     assert alike.remarks == ()
     short = matrix_of(scene_of(*streams(R, 0.9, 1.0), *streams(X, 0.95, 1.0)).window(), CLUSTER)
     assert short.remarks == ()
+    slow_to_begin = matrix_of(scene_of(*streams(R, 0.63, 1.0), *streams(X, 0.999, 1.0)).window(), CLUSTER)
+    assert [r for r in slow_to_begin.remarks if "holds streams back" in r], "as nginx does, seen with real engines"
 
 
 def test_a_breaker_that_the_probe_closed_is_told() -> None:
@@ -225,6 +227,9 @@ def test_a_path_that_nothing_reaches() -> None:
     (finding,) = found(scene_of(refused, refused))
     assert (finding.name, finding.subject, finding.severity) == ("endpoint-unreadable", R, Severity.UNKNOWN)
     assert "no request reaches router-0: connect-refused" in finding.summary
+    assert len(finding.next) == 1
+    (tls,) = found(scene_of(replace(refused, error="tls", detail="certificate not accepted")))
+    assert "ca_file" in tls.next[0]
 
 
 @pytest.mark.parametrize(
