@@ -52,26 +52,38 @@ class Keeper:
 
 @contextmanager
 def keeping(path: Path | None, cluster: Cluster) -> Iterator[Keeper]:
-    """A keeper that writes to ``path`` (raises CaptureError when it can't be made), or nowhere."""
+    """A keeper that writes to ``path``, or nowhere. Raises CaptureError when ``path`` can't be made, unless nobody asked
+    for it: where a look keeps its answers by itself, a full disk is only noted."""
     if path is None:
         yield Keeper(None, None)
         return
     from pdctl.reach.capture_write import CaptureWriter
 
-    keeper = Keeper(CaptureWriter(path, cluster), path)
+    try:
+        keeper = Keeper(CaptureWriter(path, cluster), path)
+    except CaptureError as error:
+        if path.parent != own_folder():
+            raise
+        keeper = Keeper(None, None)
+        keeper.notes.append(f"nothing is kept: {error.message}")
     try:
         yield keeper
     finally:
         keeper.close()
 
 
+def own_folder() -> Path | None:
+    """The folder of recordings that nobody asked for, below the user's state folder; None where there is no home."""
+    home = os.environ.get("XDG_STATE_HOME") or (f"{os.environ['HOME']}/.local/state" if "HOME" in os.environ else "")
+    return Path(home) / "pdctl" / "captures" if home else None
+
+
 def default_record(cluster: Cluster, now: datetime) -> Path | None:
     """Where a look is kept when nobody said where: below the user's state folder, the newest few. None where there is
     no such folder to write to: looking goes before keeping."""
-    home = os.environ.get("XDG_STATE_HOME") or (f"{os.environ['HOME']}/.local/state" if "HOME" in os.environ else "")
-    if not home:
+    folder = own_folder()
+    if folder is None:
         return None
-    folder = Path(home) / "pdctl" / "captures"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for old in sorted((p for p in folder.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime)[: -KEPT + 1]:

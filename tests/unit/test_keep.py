@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pdctl.errors import CaptureError
 from pdctl.keep import KEPT, default_record, keeping
 from pdctl.model.answer import Answer, Fact
 from pdctl.model.cluster import Cluster, Instance, Role
@@ -59,6 +60,26 @@ def test_a_recording_nobody_asked_for_goes_to_the_state_folder_and_only_the_newe
         place.mkdir()
         made.append(place)
     assert len(list(made[0].parent.iterdir())) == KEPT
+
+
+def test_a_disk_that_is_full_from_the_start_keeps_nobody_from_looking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said, and is an error only where somebody asked for the recording."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    place = default_record(CLUSTER, NOW)
+    assert place is not None
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
+    try:
+        with keeping(place, CLUSTER) as keeper:
+            keeper.add(answer(0.0))
+        with pytest.raises(CaptureError, match="cannot be recorded to"), keeping(tmp_path / "mine", CLUSTER):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert keeper.path is None
+    assert keeper.notes == [f"nothing is kept: {place}: cannot be recorded to: File too large"]
 
 
 def test_without_a_home_nothing_is_kept_and_looking_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
