@@ -52,8 +52,8 @@ class Keeper:
 
 @contextmanager
 def keeping(path: Path | None, cluster: Cluster) -> Iterator[Keeper]:
-    """A keeper that writes to ``path``, or nowhere. Raises CaptureError when ``path`` can't be made, unless nobody asked
-    for it: where a look keeps its answers by itself, a full disk is only noted."""
+    """A keeper that writes to ``path``, or nowhere. Raises CaptureError when ``path`` can't be made; where a look keeps
+    its answers unasked (``own_folder``), a full disk is only noted."""
     if path is None:
         yield Keeper(None, None)
         return
