@@ -19,6 +19,7 @@ TIMEOUT = 60.0  # seconds
 FILE_BYTES = 32 * MEGABYTE
 JOURNAL_LINES = 100_000
 FOLLOWED_S = 1e6  # seconds, eleven days
+AGAIN_LINES = 2000  # asked for when a log is followed again after its connection was lost: those that came meanwhile
 JOURNAL = ("journalctl", "--no-pager", "-a", "-o", "short-iso-precise")
 _CURSOR = re.compile(rb"(?:\A|\n)-- cursor: (\S+)\s*\Z")
 _PLACE = re.compile(rb"(\d+) (\d+) (\d+)\n")
@@ -81,6 +82,15 @@ def follow_ask(instance: Instance, host: Host, goes_on: int | str | None) -> Com
     else:
         argv = (*JOURNAL, "-f", "-n", "0", "-u", instance.unit or "")
     return _ask(instance, host, argv, None, FOLLOWED_S)
+
+
+def again_ask(instance: Instance, host: Host) -> CommandAsk:
+    """The same after its connection was lost: its newest lines, and what it grows by. The reader knows which of them
+    it had."""
+    count = ("-n", str(AGAIN_LINES))
+    if instance.log:
+        return _ask(instance, host, ("tail", *count, "-F", "--", instance.log), None, FOLLOWED_S)
+    return _ask(instance, host, (*JOURNAL, "-f", *count, "-u", instance.unit or ""), None, FOLLOWED_S)
 
 
 def _ask(

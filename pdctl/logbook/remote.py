@@ -19,17 +19,16 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from pdctl.facts.asks_files import read_times, times_ask
-from pdctl.facts.asks_logs import FOLLOWED_S, Kept, follow_ask, history_ask, read_history
+from pdctl.facts.asks_logs import Kept, again_ask, follow_ask, history_ask, read_history
 from pdctl.facts.log import HEAD, journal_denial
+from pdctl.logbook.following import Lines, follow
 from pdctl.logbook.sources import END, Source, clock_of
-from pdctl.model.answer import Answer, Why
+from pdctl.model.answer import Answer
 from pdctl.model.ask import CommandAsk
 from pdctl.model.cluster import LOCAL, Cluster, Host, Instance
 from pdctl.model.log_filter import Moment, in_clock
 from pdctl.reach.clock import Clock
-from pdctl.reach.command import Stop
 from pdctl.reach.hosts import Hosts
-from pdctl.reach.log_file import LONGEST_LINE
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PARALLEL = 16
@@ -47,11 +46,12 @@ class HostClock:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
-    """A log that is followed no longer, and why."""
+class _Said:
+    """What is to be said of a log that is followed; ``is_end``: why it is so no longer."""
 
     name: str
-    why: str
+    text: str
+    is_end: bool = False
 
 
 class LogHosts:
@@ -63,7 +63,7 @@ class LogHosts:
         self._clock = clock
         self._hosts = Hosts(self._cluster, clock=clock)
         self._clocks: dict[str, HostClock] = {}
-        self._came: SimpleQueue[tuple[str, bytes] | _Ended] = SimpleQueue()
+        self._came: SimpleQueue[tuple[str, list[bytes]] | _Said] = SimpleQueue()
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
         self._going = 0
@@ -177,7 +177,7 @@ class LogHosts:
         return Source(
             instance.name, instance.role, lambda: BytesIO(kept.text), head, answer.at, now, last, offset,
             ahead=timedelta(seconds=clock.ahead_s) if clock is not None else timedelta(),
-            follow_by=follow_ask(instance, host, kept.goes_on),
+            follow_by=(follow_ask(instance, host, kept.goes_on), again_ask(instance, host)),
         )  # fmt: skip
 
     # --- what comes ---
@@ -193,24 +193,15 @@ class LogHosts:
                 thread.start()
 
     def _follow(self, source: Source) -> None:
-        part = bytearray()
-
-        def sink(data: bytes) -> None:
-            if self._over.is_set():
-                raise Stop
-            part.extend(data)
-            whole = part.rfind(b"\n") + 1 or (len(part) if len(part) > LONGEST_LINE else 0)
-            if whole:
-                self._came.put((source.name, bytes(part[:whole])))
-                del part[:whole]
-
-        ask, now = source.follow_by, self._clock.now()
-        assert ask is not None
-        answer = self._hosts.follow(ask, sink, started=now, deadline=now + FOLLOWED_S)
-        why = answer.detail or str(answer.error or f"{ask} ended with exit status {answer.status}")
-        if answer.error is Why.SSH:
-            why = f"its host is lost: {why}"
-        self._came.put(_Ended(source.name, why))
+        assert source.follow_by is not None
+        name = source.name
+        lines = Lines(lambda fresh: self._came.put((name, fresh)))
+        lines.seen(source.lines())
+        first, again = source.follow_by
+        why = follow(
+            self._hosts, self._clock, first, again, lines, self._over, lambda said: self._came.put(_Said(name, said))
+        )  # fmt: skip
+        self._came.put(_Said(name, why, is_end=True))
 
     def fresh(self) -> dict[str, list[bytes]] | None:
         """The lines that came since the last call, by source; None once no log is followed any more."""
@@ -220,9 +211,9 @@ class LogHosts:
                 came = self._came.get_nowait()
             except Empty:
                 break
-            if isinstance(came, _Ended):
-                self._going -= 1
-                self.notes.append(f"{came.name} is followed no longer: {came.why}")
+            if isinstance(came, _Said):
+                self._going -= came.is_end
+                self.notes.append(f"{came.name}{' is followed no longer' if came.is_end else ''}: {came.text}")
             else:
-                out.setdefault(came[0], []).extend(BytesIO(came[1]))
+                out.setdefault(came[0], []).extend(came[1])
         return out if out or self._going else None

@@ -24,7 +24,8 @@ class Source:
     """One instance's log, to be read once. ``now`` is the present of its own clock, ``last`` the time of its last line
     and ``offset`` how far that clock is ahead of UTC, where anything tells; ``read_to`` where to begin to follow a
     file. ``ahead`` is how far its host's clock is ahead of this machine's, and ``follow_by`` what to ask the host to
-    follow it. ``clock`` and ``order`` are those of the last event read (see Entry)."""
+    follow it, first and again after its connection was lost. ``clock`` and ``order`` are those of the last event read
+    (see Entry)."""
 
     name: str
     role: Role | None
@@ -37,7 +38,7 @@ class Source:
     path: Path | None = None
     read_to: int = 0
     ahead: timedelta = timedelta()
-    follow_by: CommandAsk | None = None
+    follow_by: tuple[CommandAsk, CommandAsk] | None = None
     scanner: Scanner = field(init=False)
     clock: datetime | None = field(default=None, init=False)
     order: datetime = field(default=datetime.min, init=False)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ case "$*" in
   *secret*)
     echo "Hint: You are currently not seeing messages from other users and the system." >&2
     echo "-- No entries --"; exit 0;;
+  *" -f -n 2000 "*) exec tail -n 2000 -F "{folder}/live";;
   *" -f "*) exec tail -n 0 -F "{folder}/live";;
   *) echo "$*" >>"{folder}/asked"; cat "{folder}/journal"; echo "-- cursor: s=abc;i=1";;
 esac
@@ -185,6 +187,53 @@ def test_both_are_followed_until_ctrl_c_and_nothing_stays_on_the_host(world: Pat
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_lost_connection_is_made_again_and_no_line_is_lost_or_told_twice(world: Path, server: Sshd) -> None:
+    now = datetime.now(UTC)
+    written(world / "prefill.log", record(now, READY), now)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pdctl", "logs", "-f", "-o", "jsonl", "--grep", "request"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+    def grow(*numbers: int) -> None:
+        for path, one in ((world / "prefill.log", record), (world / "live", journaled)):
+            with path.open("a") as file:
+                file.writelines(one(now, f"request {n}") for n in numbers)
+
+    def come(count: int) -> list[tuple[object, object]]:
+        assert process.stdout is not None
+        rows = [json.loads(process.stdout.readline()) for _ in range(count)]
+        return [(row["instance"], row["text"].partition("] ")[2]) for row in rows]
+
+    timer = threading.Timer(60, process.kill)  # reading its output ends in any case
+    timer.start()
+    try:
+        until = time.monotonic() + 30
+        while len(_tails(world)) < 2:
+            assert time.monotonic() < until, "both are followed"
+            time.sleep(0.1)
+        grow(1, 2)
+        before = come(4)
+        for pid in server.children():
+            psutil.Process(pid).kill()
+        for pid in _tails(world):
+            psutil.Process(pid).kill()
+        grow(3, 4)
+        after = come(4)
+        grow(5)
+        last = come(2)
+    finally:
+        timer.cancel()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    both = ("decode-0", "prefill-0")
+    assert sorted(before) == [(name, f"request {n}") for name in both for n in (1, 2)]
+    assert sorted(after) == [(name, f"request {n}") for name in both for n in (3, 4)]
+    assert sorted(last) == [(name, "request 5") for name in both]
+    for name in both:
+        assert said.count(f"{name}: its host is lost, and tried again: ") == 1
 
 
 def _tails(folder: Path) -> list[int]:
