@@ -7,7 +7,7 @@ of a longer one that does not, something is wrong that no rule knows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pdctl.checks.base import found
@@ -21,7 +21,7 @@ from pdctl.model.cluster import Cluster
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, Evidence, Finding, Report, Severity, by_weight
 from pdctl.model.router import RouterMetrics
-from pdctl.model.window import Window
+from pdctl.model.window import At, Window
 
 QUEUES = (Gauge.RUNNING, Gauge.QUEUE, Gauge.BOOTSTRAP, Gauge.INFLIGHT, Gauge.PREALLOC, Gauge.TRANSFER)
 NAME = "gauge-unavailable"
@@ -31,10 +31,13 @@ EXPLAINS = frozenset({Severity.UNKNOWN, Severity.WARNING})
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """An instance with something under way that was not seen to move, and what that is."""
+    """An instance with something under way that was not seen to move, and what that is; in how many ``readings``, over
+    how many ``seconds``."""
 
     subject: str
     what: str
+    readings: int
+    seconds: float
 
 
 def standing(window: Window, cluster: Cluster) -> Iterator[Standing]:
@@ -43,9 +46,13 @@ def standing(window: Window, cluster: Cluster) -> Iterator[Standing]:
     for engine in view.engines:
         what = silence(engine) or (None if moves(engine) else work(engine))
         if what is not None:
-            yield Standing(engine.name, what)
+            yield Standing(engine.name, what, *_looked(engine.pages))
     if not any(moves(engine) for engine in view.engines):
         yield from _routers(window, cluster)
+
+
+def _looked(pages: Sequence[At[object]]) -> tuple[int, float]:
+    return len(pages), pages[-1].t - pages[0].t if pages else 0.0
 
 
 def silence(engine: EngineView) -> str | None:
@@ -112,7 +119,7 @@ def _routers(window: Window, cluster: Cluster) -> Iterator[Standing]:
             continue
         first, last = (_answered(page.value) for page in (pages[0], pages[-1]))
         if last <= first:
-            yield Standing(router.name, f"{held:g} request(s) under way")
+            yield Standing(router.name, f"{held:g} request(s) under way", *_looked(pages))
 
 
 def _answered(page: RouterMetrics) -> float:

@@ -6,7 +6,7 @@ run = check_recorded(window, ...)   # of a recording
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,13 +24,13 @@ from pdctl.checkup.remember import (
     Memory,
     epoch,
     instant,
-    joined,
     keep,
     memory_path,
     recall,
     remembered,
 )
 from pdctl.checkup.rounds import LOOK_ON_S, Rounds
+from pdctl.checkup.spans import LATELY, LATELY_S, recent, spans
 from pdctl.errors import Busy, PdctlError
 from pdctl.gather import Gatherer
 from pdctl.model.answer import Answer
@@ -47,19 +47,16 @@ if TYPE_CHECKING:
 
 RESERVE_S = 1.0  # of the deadline, for judging and telling
 RESERVE_EACH_S = 0.05  # more for each instance
-LATELY = 3  # looks: what a rule needs at least
-LATELY_S = 120.0  # and no less time than this, of a recording, too
-WAIT = 0.5  # of the deadline, for another run to end
+WAIT = 0.7  # of the deadline, for another run to end: it may look on for a while
 STAGES_S = 5.0  # left for the stages after a look
-RECENT_S = 150.0  # what moved before a run that is older may have stopped since
 MOST_RAW = 128 * 1024 * 1024  # bytes of raw answers held for evidence
 BEYOND_HTTP = ("sockets", "probes", "stacks")  # the stages that ask hosts or send requests, in order
 TRENDS = "trends from one run to the next"
 
 
 def check(cluster: Cluster, order: Order, clock: Clock | None = None) -> CheckRun:
-    """A live check. It waits for another one of the same kind, half its deadline at most; raises Busy when that is
-    still at it then."""
+    """A live check. It waits for another one of the same kind, most of its deadline; raises Busy when that is still
+    at it then."""
     clock = clock or SystemClock()
     begun = clock.now()
     with ExitStack() as stack:
@@ -107,15 +104,6 @@ def _locked_path(cluster: Cluster, order: Order, clock: Clock, stack: ExitStack,
         why = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
         notes.append(f"no state can be kept, so nothing is remembered and runs may overlap: {why}")
         return None
-
-
-def _recent(memory: Memory, seen: Window, start: Instant) -> Window:
-    """What was seen now and in the run before, where that is not long ago."""
-    runs = memory.runs[-1:]
-    if runs and start.boot - runs[0].start.boot <= RECENT_S:
-        with suppress(*BAD):  # damage is said where all that is remembered is judged
-            return joined(replace(memory, runs=runs), seen, start)
-    return seen
 
 
 class _Check:
@@ -182,7 +170,8 @@ class _Check:
         start = self._start_of(gatherer)
 
         def stands(window: Window) -> bool:
-            return any(standing(_recent(memory, window, start), self.cluster))
+            rows = standing(recent(memory, window, start), self.cluster)
+            return any(row.readings < LATELY or row.seconds < LOOK_ON_S for row in rows)  # else it is known to stand
 
         if self.order.seconds is None and self.order.chosen.has("queues") and stands(seen):
             beyond = any(map(self.order.chosen.has, BEYOND_HTTP))
@@ -222,26 +211,15 @@ class _Check:
 
     def _judged(self, memory: Memory, seen: Window, start: Instant) -> Report:
         try:
-            windows = self._windows(memory, seen, start)
+            windows = spans(memory, seen, start)
         except BAD:
             memory.runs, windows = (), [seen]
             self.notes.append("earlier runs are forgotten: their file is damaged")
         more = (*self.more, *nothing_seen(seen, self.cluster))
-        newest = _recent(memory, seen, start)
+        newest = recent(memory, seen, start)
         report = judged(windows, self.cluster, self.order.chosen, more, self.cut, newest=newest)
         blind = tuple(Unchecked(TRENDS, self.cluster.name, why) for why in self.notes)
         return replace(report, unchecked=(*report.unchecked, *blind))
-
-    def _windows(self, memory: Memory, seen: Window, start: Instant) -> list[Window]:
-        """All that is remembered with what was seen now; the last few looks; this look, where it was a long one."""
-        windows = [joined(memory, seen, start)]
-        late = sum(1 for run in memory.runs if start.boot - run.start.boot <= LATELY_S)
-        late = max(late, LATELY - 1)
-        if len(memory.runs) > late:
-            windows.append(joined(replace(memory, runs=memory.runs[-late:]), seen, start))
-        if memory.runs and seen.samples() >= LATELY:
-            windows.append(seen)
-        return windows
 
     def _recalled(self, now: Instant) -> Memory:
         if self._path is None:

@@ -130,7 +130,7 @@ def check(
 
     Stages: reach, identity, queues, router; sockets where the inventory names hosts; logs, probes and stacks only when
     asked for. Looks on for up to 10 s where something is under way and was not seen to move. Says nothing and exits 0
-    when all is well and nobody looks on. Ends by --deadline, whatever hangs; a run waits half of that for another one
+    when all is well and nobody looks on. Ends by --deadline, whatever hangs; a run waits most of that for another one
     that is still at it, then exits 3."""
     from pdctl.reach.watchdog import Watchdog
 

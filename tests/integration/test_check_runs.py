@@ -87,6 +87,13 @@ def test_a_request_that_gets_stuck_between_two_runs_is_found_by_the_first_that_s
     assert [run.report.samples for run in runs[:3]] == [1, 2, 3], "one look a run is enough while things move"
 
 
+def test_a_run_soon_after_one_that_looked_on_need_not_do_so_again(cron: Cron) -> None:
+    first, second, third = cron.on("pinned").runs(3, every=1.0)
+    assert first.report.samples > 3 and first.report.status is Status.CRITICAL
+    for run in (second, third):
+        assert run.report.status is Status.CRITICAL and run.took_s < 2.0
+
+
 @pytest.mark.parametrize("release", ["0.5.6", "0.5.15", "0.5.23"])
 def test_the_first_run_against_a_busy_cluster_sees_it_move_and_is_quiet(release: str, cron: Cron) -> None:
     run = cron.on("load", release=release).run()
@@ -286,7 +293,7 @@ def test_checks_that_look_at_different_things_do_not_wait_for_one_another(cron: 
 
 def test_the_evidence_of_a_failing_moment_is_kept_once(cron: Cron, tmp_path: Path) -> None:
     cron.on("load").lapse.dead.add("prefill-0")
-    order = {"evidence": tmp_path / "e", "interval_s": 0.2}
+    order = {"evidence": tmp_path / "e"}
     first, second = cron.runs(2, **order)
     assert first.kept is not None and second.kept is None
     with open_capture(first.kept) as capture:
