@@ -52,13 +52,21 @@ def run(context: typer.Context, what: str, act: str, how: How, propose: Propose)
     from pdctl.reach.clock import SystemClock
 
     restart = _restart_of(context) if how.restart else None
-    with bench(_cluster(how.config), what, how.timeout) as (rewriter, found):
+    cluster = _cluster(how.config)
+    with bench(cluster, what, how.timeout) as (rewriter, found):
         proposal = propose(rewriter, found, SystemClock().wall())
-        done = _carried_out(rewriter, found, proposal, act, how)
-    _tell_end(what, proposal, done, how)
-    if restart is not None and proposal.writing.raw is not None and not how.dry_run:
-        restart(how)
-    raise typer.Exit(0)
+        done = _carried_out(rewriter, found, proposal, act, how, cluster)
+    follows = restart is not None and done is not None and proposal.writing.raw is not None
+    if how.form is Form.HUMAN:
+        _tell_end(proposal, done, how)
+        if restart is not None and follows:
+            restart(how)
+        raise typer.Exit(0)
+    value, status = _value(what, proposal, done, how), 0
+    if restart is not None and follows:
+        value["restart"], status = _restarted(restart, how)
+    _write(value)
+    raise typer.Exit(status)
 
 
 def _cluster(config: Path | None) -> Cluster:
@@ -74,7 +82,9 @@ def _cluster(config: Path | None) -> Cluster:
         return Cluster("files", ())
 
 
-def _carried_out(rewriter: Rewriter, found: Bench, proposal: Proposal, act: str, how: How) -> list[Done] | None:
+def _carried_out(
+    rewriter: Rewriter, found: Bench, proposal: Proposal, act: str, how: How, cluster: Cluster
+) -> list[Done] | None:
     """The steps that were done; None where none was to be."""
     _show(proposal, how)
     writing = proposal.writing
@@ -86,7 +96,8 @@ def _carried_out(rewriter: Rewriter, found: Bench, proposal: Proposal, act: str,
     if how.dry_run:
         return None
     _confirm(proposal, how)
-    return rewriter.carry_out(writing, act, _about(proposal))
+    whose = {"cluster": cluster.name} if cluster.instances else {}
+    return rewriter.carry_out(writing, act, {**whose, **_about(proposal)})
 
 
 def _about(proposal: Proposal) -> dict[str, object]:
@@ -144,13 +155,18 @@ def _confirm(proposal: Proposal, how: How) -> None:
         raise typer.Exit(0)
 
 
-def _tell_end(what: str, proposal: Proposal, done: list[Done] | None, how: How) -> None:
+def _write(value: dict[str, Any]) -> None:
     from pdctl import outlet
     from pdctl.render.wire import dumps
 
-    if how.form is Form.JSON:
-        outlet.write_lines([dumps(_value(what, proposal, done, how), indent=2)])
-        return
+    outlet.write_lines([dumps(value, indent=2)])
+
+
+def _tell_end(proposal: Proposal, done: list[Done] | None, how: How) -> None:
+    from pdctl import outlet
+
+    if done is None and how.restart and proposal.writing.raw is None:
+        outlet.write_lines(["Nothing was restarted either: pdctl restart does that."])
     if done is None:
         outlet.write_lines(["Nothing was written (--dry-run)."] if how.dry_run and proposal.writing.backup else [])
         return
@@ -190,7 +206,8 @@ def _value(what: str, proposal: Proposal, done: list[Done] | None, how: How) -> 
         "steps": [
             {"step": d.step.act.value, "says": text(d.step.says), "took_s": round(d.took, 4)} for d in done or []
         ],
-        "next": LATER if done is not None and writing.raw is not None else None,
+        "next": LATER if done is not None and writing.raw is not None and not how.restart else None,
+        "restart": None,
     }
 
 
@@ -207,7 +224,32 @@ def _restart_of(context: typer.Context) -> Callable[[How], None]:
 
     def go_on(how: How) -> None:
         words = [*(["--config", str(how.config)] if how.config else []), *(["--yes"] if how.yes else [])]
+        words += [*(["-o", "json"] if how.form is Form.JSON else []), *(["--ascii"] if how.ascii_only else [])]
         with command.make_context(name, words, parent=root) as inner:
             command.invoke(inner)
 
     return go_on
+
+
+def _restarted(restart: Callable[[How], None], how: How) -> tuple[dict[str, Any] | None, int]:
+    """What the co-restart told programs, and its status. An error of it is told in the one document there is: the
+    script is written by then."""
+    import io
+    import json
+    from contextlib import redirect_stdout, suppress
+
+    from pdctl import outlet
+    from pdctl.errors import PdctlError
+
+    told, status = io.StringIO(), 0
+    try:
+        with redirect_stdout(told):
+            restart(how)
+    except typer.Exit as end:
+        status = end.exit_code
+    except PdctlError as error:
+        outlet.say(f"pdctl: {error.message}")
+        return {"status": "refused", "why": error.message}, error.exit_status
+    with suppress(ValueError):
+        return json.loads(told.getvalue()), status
+    return None, status

@@ -83,4 +83,6 @@ def _lost(host: Host, path: str, seen: Lock) -> str:
 
 def _whose(seen: Lock, path: str) -> str:
     """What to do about a lock that may be taken over and cannot be removed."""
-    return f"; {path} is a file of {seen.of}, whom or root it takes to remove it" if seen.hold is Hold.HELD else ""
+    return (
+        f"; {path} is a file of {seen.of}, and cannot be taken over by another user" if seen.hold is Hold.HELD else ""
+    )

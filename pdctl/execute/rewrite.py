@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pdctl.errors import PdctlError, StepFailed, UsageError
 from pdctl.execute import journal
@@ -75,6 +75,7 @@ class Rewriter:
 
     def carry_out(self, writing: Writing, act: str, about: Mapping[str, object]) -> list[Done]:
         """Does the steps. Raises StepFailed with what is on the host now; JournalError before anything was done."""
+        writing = replace(writing, who=journal.who())
         self._note("script-begun", writing, act=act, backup=writing.backup, **about)
         done: list[Done] = []
         try:

@@ -169,7 +169,8 @@ def lock_refusal(lock: Lock) -> str | None:
     """Why a lock stands in the way; None where it does not."""
     if lock.hold is Hold.STALE and lock.of is not None:
         whose = f" of {lock.owner.who} (run {lock.owner.run})" if lock.owner else ""
-        return f"the stale lock{whose} is a file of {lock.of}, which only {lock.of} or root can remove"
+        may = "root" if lock.of == "root" else f"{lock.of} or root"
+        return f"the stale lock{whose} is a file of {lock.of} ({lock.why}): {may} must remove it"
     if lock.hold in (Hold.FREE, Hold.OURS, Hold.STALE):
         return None
     if lock.hold is Hold.UNKNOWN or lock.owner is None:

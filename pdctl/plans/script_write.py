@@ -38,12 +38,13 @@ _HEAD = """set -eu
 sum() { s=$(sha256sum < "$1"); printf %s "${s%% *}"; }
 like() { [ "$(stat -c '%a %u %g' -- "$1")" = "$(stat -c '%a %u %g' -- "$2")" ]; }
 done_with() { rm -f -- "$t"; }
+tell() { [ -z "$1" ] || logger -t pdctl -- "$1" 2>/dev/null || echo "syslog did not take the line" >&2; }
 """
 # $1 the path. Prints the file's own path (links followed), what stat says of it, and its bytes, NUL between.
 _READ = """p=$(readlink -f -- "$1") && [ -f "$p" ] || { echo "$1: no such file" >&2; exit 66; }
 s=$(stat -c '%a %u %g %U:%G %s %Y %h' -- "$p") && printf '%s\\0%s\\0' "$p" "$s" && cat -- "$p"
 """
-# $1 the file, $2 the digest it must have, $3 the backup, $4 a word of this run.
+# $1 the file, $2 the digest it must have, $3 the backup, $4 a word of this run, $5 what syslog is told.
 _BACKUP = (
     _HEAD
     + """p=$1 want=$2 b=$3 d=${3%/*}; t=$d/.${3##*/}.pdctl-$4
@@ -56,13 +57,15 @@ touch -- "$t"
 like "$p" "$t" || exit 77
 [ "$(sum "$t")" = "$want" ] || exit 73
 sync -- "$t"
+tell "$5"
 ln -T -- "$t" "$b" 2>/dev/null || { if [ -e "$b" ] || [ -L "$b" ]; then exit 74; fi; mv -n -T -- "$t" "$b"; }
 if [ -e "$t" ] && [ "$(sum "$b")" != "$want" ]; then exit 74; fi
 rm -f -- "$t"
 sync -- "$d"
 """
 )
-# $1 the file, $2 the digest it must have, $3 the digest of the new bytes, $4 a word of this run; stdin: the new bytes.
+# $1 the file, $2 the digest it must have, $3 the digest of the new bytes, $4 a word of this run, $5 what syslog is
+# told; stdin: the new bytes.
 _WRITE = (
     _HEAD
     + """p=$1 want=$2 new=$3 d=${1%/*}; t=$d/.${1##*/}.pdctl-$4
@@ -77,6 +80,7 @@ touch -- "$t"
 like "$p" "$t" || exit 77
 sync -- "$t"
 [ "$(sum "$t")" = "$new" ] || exit 76
+tell "$5"
 [ "$(sum "$p")" = "$want" ] || exit 73
 mv -f -T -- "$t" "$p"
 sync -- "$d"
@@ -124,7 +128,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What is to be written where. ``raw`` None: only a backup is made. ``backup`` None: none is."""
+    """What is to be written where. ``raw`` None: only a backup is made. ``backup`` None: none is. ``who`` does it, for
+    the host's syslog; nobody: it is not told."""
 
     subject: str
     host: Host
@@ -132,6 +137,7 @@ class Writing:
     raw: bytes | None
     backup: str | None
     run: str
+    who: str | None = None
 
 
 def digest_of(raw: bytes) -> str:
@@ -149,15 +155,21 @@ def steps_of(writing: Writing) -> Generator[Step, None, None]:
 
 
 def _backup_ask(writing: Writing, backup: str) -> CommandAsk:
-    words = (writing.current.path, writing.current.digest, backup, writing.run)
+    said = _said(writing, f"back up {writing.current.path}")
+    words = (writing.current.path, writing.current.digest, backup, writing.run, said)
     shown = f"cp --preserve=all {writing.current.path} {backup}"
     return _ask(writing.subject, writing.host, _BACKUP, words, shown=shown)
 
 
 def _write_ask(writing: Writing, raw: bytes) -> CommandAsk:
-    words = (writing.current.path, writing.current.digest, digest_of(raw), writing.run)
+    said = _said(writing, f"write {writing.current.path}")
+    words = (writing.current.path, writing.current.digest, digest_of(raw), writing.run, said)
     shown = f"write {writing.current.path} ({len(raw)} bytes, sha256 {digest_of(raw)[:12]})"
     return _ask(writing.subject, writing.host, _WRITE, words, shown=shown, stdin=raw)
+
+
+def _said(writing: Writing, what: str) -> str:
+    return f"{writing.who}: {what} (pdctl script, run {writing.run})" if writing.who is not None else ""
 
 
 def read_ask(subject: str, host: Host, path: str) -> CommandAsk:

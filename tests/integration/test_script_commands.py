@@ -15,11 +15,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+import typer
 from loopback_sshd import Sshd
 
 from pdctl.cli import main
+from pdctl.errors import UsageError
+from pdctl.execute import journal
 
 SCRIPTS = Path(__file__).parents[1] / "unit" / "facts" / "data" / "scripts"
 SECRET = "sk-THIS-IS-NOT-A-REAL-KEY-0042"
@@ -367,3 +371,52 @@ def test_the_co_restart_can_follow_at_once(
     status, out, err = run(capsys, *words)
     assert status == 0, err
     assert asked == [(site.config, True)] and "written and read back" in out and "pdctl restart --plan" not in out
+
+
+@pytest.mark.parametrize(("end", "said"), [(0, "done"), (75, "failed")])
+def test_programs_get_one_document_of_the_edit_and_the_restart(
+    end: int, said: str, site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pdctl import cli
+
+    fake = types.ModuleType("fake_restart")
+
+    def restart(
+        config: str = "", yes: bool = False, output: Annotated[str, typer.Option("--output", "-o")] = ""
+    ) -> None:
+        print(json.dumps({"status": said, "asked": output}))
+        raise typer.Exit(end)
+
+    fake.restart = restart  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fake_restart", fake)
+    monkeypatch.setitem(cli.COMMANDS, "restart", ("fake_restart:restart", "a stand-in"))
+    words = ("script", "set", "decode-0", "MC_TE_METRIC=false", "-c", site.config, "--yes", "-o", "json")
+    status, out, _ = run(capsys, *words, "--restart")
+    told = json.loads(out)
+    assert status == end and told["changed"] and told["restart"] == {"status": said, "asked": "json"}
+    assert told["next"] is None
+    status, out, _ = run(capsys, *words, "--restart")
+    assert status == 0 and not json.loads(out)["changed"] and json.loads(out)["restart"] is None
+    assert journal.read().entries[-1].text("cluster") == "site"
+
+
+def test_a_restart_that_is_refused_does_not_hide_that_the_script_was_written(
+    site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pdctl import cli
+
+    fake = types.ModuleType("fake_restart")
+
+    def restart(
+        config: str = "", yes: bool = False, output: Annotated[str, typer.Option("--output", "-o")] = ""
+    ) -> None:
+        raise UsageError("there is no way")
+
+    fake.restart = restart  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fake_restart", fake)
+    monkeypatch.setitem(cli.COMMANDS, "restart", ("fake_restart:restart", "a stand-in"))
+    words = ("script", "set", "decode-0", "MC_TE_METRIC=false", "-c", site.config, "--yes", "-o", "json", "--restart")
+    status, out, err = run(capsys, *words)
+    told = json.loads(out)
+    assert status == 64 and told["changed"] and told["restart"] == {"status": "refused", "why": "there is no way"}
+    assert "there is no way" in err

@@ -86,6 +86,25 @@ def test_it_is_written_down_before_and_after(bench: Bench) -> None:
     assert "sk-aaaa" not in json.dumps([dict(e.fields) for e in entries])
 
 
+def test_the_hosts_syslog_is_told_before_each_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, told, tools = tmp_path / "serve.sh", tmp_path / "told", tmp_path / "bin"
+    path.write_bytes(OLD)
+    tools.mkdir()
+    (tools / "logger").write_text(f'#!/bin/sh\nprintf "%s|" "$@" >>"{told}"; cat "{path}" | wc -c >>"{told}"\n')
+    (tools / "logger").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    with Hosts(Cluster("c", (), (Host("here"),))) as hosts:
+        rewriter = Rewriter(hosts, CLOCK)
+        current = rewriter.read(Place("d", Host("here"), str(path)))
+        writing = Writing("d", Host("here"), current, NEW + b"# longer\n", f"{path}.bak", "r1")
+        rewriter.carry_out(writing, "set X", {})
+    who = journal.who()
+    assert told.read_text().splitlines() == [
+        f"-t|pdctl|--|{who}: back up {path} (pdctl script, run r1)|{len(OLD)}",
+        f"-t|pdctl|--|{who}: write {path} (pdctl script, run r1)|{len(OLD)}",
+    ]
+
+
 def test_nothing_is_done_that_cannot_be_written_down(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     with pytest.raises(journal.JournalError):

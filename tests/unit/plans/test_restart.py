@@ -286,7 +286,10 @@ def test_a_stale_lock_is_no_refusal_and_is_said() -> None:
 def test_a_stale_lock_that_only_another_may_remove_is_in_the_way() -> None:
     plan = sited(cluster(), lock=Lock(Hold.STALE, OWNER, 600.0, 300.0, "no sign of life for 300 s", of="bob"))
     (refusal,) = plan.standing
-    assert refusal.rule == "other-restart" and "is a file of bob, which only bob or root can remove" in refusal.why
+    assert (
+        refusal.rule == "other-restart"
+        and "is a file of bob (no sign of life for 300 s): bob or root must remove it" in (refusal.why)
+    )
     assert not any("taken over" in note for note in plan.notes)
 
 

@@ -38,8 +38,8 @@ def test_a_backup_comes_before_the_writing_and_the_reading_after_it() -> None:
         assert step.ask.host == "gpu-01" and step.ask.become and step.ask.subject == "decode-0"
     backup, write, verify = (s.ask for s in steps)
     old, new = digest_of(b"old\n"), digest_of(b"new\n")
-    assert backup.argv[4:] == ("/srv/serve.sh", old, "/srv/serve.sh.bak", "r1")
-    assert write.argv[4:] == ("/srv/serve.sh", old, new, "r1") and write.stdin == b"new\n"
+    assert backup.argv[4:] == ("/srv/serve.sh", old, "/srv/serve.sh.bak", "r1", "")
+    assert write.argv[4:] == ("/srv/serve.sh", old, new, "r1", "") and write.stdin == b"new\n"
     assert verify.argv[4:] == ("/srv/serve.sh",)
     assert "new" not in str(write).replace("new bytes", ""), "the text is never shown"
 
