@@ -10,7 +10,6 @@ from enum import StrEnum
 # The bootstrap host that stands for no peer: an engine's own health requests and warm-up use it (read in releases
 # 0.4.9 to 0.5.23, disaggregation/utils.py FAKE_BOOTSTRAP_HOST). Nothing is transferred, no other engine is involved.
 NO_PEER = "2.2.2.2"
-NO_ROOM = 0
 MOST_LINE = 1024 * 1024  # characters of one event; beyond it is no token
 FILLER = "The quick brown fox jumps over the lazy dog while the small boat drifts slowly past the quiet harbour wall."
 
@@ -26,13 +25,16 @@ class Dialect(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What is asked for: ``turns`` of a conversation (the user's first, the model's answers between), at most so many
-    new tokens. ``half`` names the bootstrap host that stands for no peer."""
+    new tokens. ``half`` names the bootstrap host that stands for no peer; ``room`` is a number to go with it, by
+    which a prefill with DP ranks chooses one (the remainder; data_parallel_controller.py, read in 0.5.15 and 0.5.23;
+    its own warm-up asks each rank so)."""
 
     turns: tuple[str, ...]
     most_tokens: int = 16
     stream: bool = False
     model: str | None = None
     half: bool = False
+    room: int = 0
 
 
 def question_of(nonce: str, words: int = 0) -> str:
@@ -54,7 +56,7 @@ def body_of(dialect: Dialect, wanted: Wanted) -> bytes:
         if wanted.stream:
             value["stream_options"] = {"include_usage": True}  # else nothing tells an empty answer from one token
     if wanted.half:
-        value |= {"bootstrap_host": NO_PEER, "bootstrap_room": NO_ROOM}
+        value |= {"bootstrap_host": NO_PEER, "bootstrap_room": wanted.room}
     return json.dumps(value, separators=(",", ":")).encode()
 
 

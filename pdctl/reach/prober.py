@@ -1,7 +1,6 @@
 """Real requests over connections of their own: what each brought, how long it took, and over which socket it went.
 
-generate_once(instance)            # one fresh generation
-generate_pair(instance)            # one fresh, then one on the same connection
+generate_pair(instance)            # one fresh generation, then one on the same connection
 """
 
 from __future__ import annotations
@@ -70,6 +69,7 @@ class Prober:
         self._nonces = Nonces()
         self._spoken: dict[str, Dialect] = {}
         self._models: dict[str, str | None] = {}
+        self._rooms: dict[str, int] = {}
 
     # --- attempts -----------------------------------------------------------------------------------------------------
 
@@ -150,7 +150,8 @@ class Prober:
             return Attempt(way.name, way.via, error=why.value, detail=f"{place}{said}", begun_s=begun)
 
     def _generated(self, way: Way, wire: Wire, question: Question, label: Attempt, dialect: Dialect) -> Got:
-        wanted = Wanted(question.turns, question.most_tokens, question.stream, self._model_of(way), way.half)
+        room = self._room_of(way) if way.half else 0
+        wanted = Wanted(question.turns, question.most_tokens, question.stream, self._model_of(way), way.half, room)
         label = replace(label, endpoint=dialect.value, stream=question.stream)
         body = body_of(dialect, wanted)
         heard, attempt = self._asked(way, wire, label, "POST", dialect.value, body, question.leave_after)
@@ -201,6 +202,12 @@ class Prober:
             nth=wire.sent,
             local=wire.local,
         )
+
+    def _room_of(self, way: Way) -> int:
+        """Another number with each request, so that they go round the DP ranks of a prefill and not all to one."""
+        with self._lock:
+            room = self._rooms[way.name] = self._rooms.get(way.name, -1) + 1
+        return room
 
     def _model_of(self, way: Way) -> str | None:
         """The model to ask for: the one given, else the first that the way lists (asked once)."""
@@ -253,26 +260,6 @@ def _dialects(way: Way) -> Iterator[Dialect]:
 # --- for others -------------------------------------------------------------------------------------------------------
 
 
-def generate_once(
-    at: Instance | str,
-    *,
-    timeout: float = 30.0,
-    host: str | None = None,
-    dial: Dial | None = None,
-    model: str | None = None,
-    clock: Clock | None = None,
-    most_tokens: int = 8,
-) -> Attempt:
-    """One fresh generation through a router or proxy (an instance, or its URL), or at an engine as its health request
-    does it, with no peer. Never raises for what the other end does: the attempt's ``error`` and ``status`` say it,
-    ``good`` whether it worked. ``timeout`` in seconds bounds the silence. ``host`` is the host whose network ``dial``
-    gives, for an instance that is reached through it."""
-    (attempt,) = generate_pair(
-        at, timeout=timeout, host=host, dial=dial, model=model, clock=clock, most_tokens=most_tokens, reuse=False
-    )
-    return attempt
-
-
 def generate_pair(
     at: Instance | str,
     *,
@@ -286,7 +273,11 @@ def generate_pair(
     reuse: bool = True,
 ) -> tuple[Attempt, ...]:
     """Two generations on one connection: a fresh one, and after ``idle_s`` seconds one on the connection kept alive.
-    Only the first where it failed, or where the other end does not keep connections. As ``generate_once`` else."""
+    Only the first where it failed, where the other end does not keep connections, and unless ``reuse``. Through a
+    router or proxy (an instance, or its URL), or at an engine as its health request does it, with no peer. Never raises
+    for what the other end does: an attempt's ``error`` and ``status`` say it, ``good`` whether it worked. ``timeout``
+    in seconds bounds the silence. ``host`` is the host whose network ``dial`` gives, for an instance that is reached
+    through it."""
     instance = Instance("router", Role.ROUTER, at) if isinstance(at, str) else at
     way = Way(instance, host, half=instance.is_engine and instance.engine == "sglang")
     prober = Prober(clock=clock, dial=dial, hang_after=timeout, model=model)

@@ -19,7 +19,7 @@ from pdctl.model.probe import Attempt
 from pdctl.model.probe_plan import Way
 from pdctl.reach.hosts import Hosts
 from pdctl.reach.probe_wire import CalledOff
-from pdctl.reach.prober import Got, Prober, generate_once, generate_pair
+from pdctl.reach.prober import Got, Prober, generate_pair
 from pdctl.reach.ssh_config import SshConfig
 from pdctl.reach.ssh_link import Links
 
@@ -117,11 +117,13 @@ def test_a_model_that_says_something_else_is_no_error() -> None:
 def test_one_half_of_a_pair_is_asked_by_its_own_endpoint_with_no_peer(prober: Prober) -> None:
     with Faulty() as server:
         way = Way(Instance("decode-0", Role.DECODE, server.url), half=True)
-        got = asked(prober, way)
-        assert got.wire is not None
-        got.wire.close()
-        ((path, body),) = server.served
-    assert (path, body["bootstrap_host"], body["bootstrap_room"]) == (NATIVE, "2.2.2.2", 0)
+        for _ in range(3):
+            got = asked(prober, way)
+            assert got.wire is not None
+            got.wire.close()
+    assert {(path, body["bootstrap_host"]) for path, body in server.served} == {(NATIVE, "2.2.2.2")}
+    rooms = [body["bootstrap_room"] for _, body in server.served]
+    assert rooms == [0, 1, 2], "the DP ranks of a prefill in turn"
     assert (got.attempt.good, got.attempt.told) == (True, None)
 
 
@@ -278,10 +280,9 @@ def test_what_is_under_way_can_be_called_off() -> None:
 
 def test_one_generation_for_whoever_needs_to_know() -> None:
     with Faulty() as server:
-        good = generate_once(server.url, timeout=HANG)
-        bad = generate_once(
-            Instance("router-0", Role.ROUTER, server.url.replace("127.0.0.1", "127.0.0.2")), timeout=HANG
-        )
+        (good,) = generate_pair(server.url, timeout=HANG, reuse=False)
+        nobody = Instance("router-0", Role.ROUTER, server.url.replace("127.0.0.1", "127.0.0.2"))
+        (bad,) = generate_pair(nobody, timeout=HANG)
     assert good.good and good.to == "router"
     assert not bad.good and bad.to == "router-0" and bad.error is not None
 
@@ -308,8 +309,9 @@ def test_through_a_hosts_ssh_connection(sshd: Sshd) -> None:
         assert first.good and second.good
         assert (first.local, second.connection) == (None, "reused")
         refused = Instance("router-0", Role.ROUTER, f"http://127.0.0.1:{free_port()}")
-        assert generate_once(refused, timeout=20.0, host="there", dial=hosts.dial).error == "connect-refused"
-        assert generate_once(refused, timeout=20.0, host="nowhere", dial=hosts.dial).error == "ssh"
+        for host, error in (("there", "connect-refused"), ("nowhere", "ssh")):
+            (attempt,) = generate_pair(refused, timeout=20.0, host=host, dial=hosts.dial)
+            assert attempt.error == error
     with Faulty(Manners(idle_close_s=0.8)) as server, Hosts(cluster, links=Links(SshConfig(sshd.config()))) as hosts:
         first, second = generate_pair(server.url, timeout=20.0, host="there", dial=hosts.dial, idle_s=2.5)
         assert first.good
