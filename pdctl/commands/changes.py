@@ -29,9 +29,11 @@ from pdctl.exits import FailOn
 
 if TYPE_CHECKING:
     from pdctl.looks.changes import Looked
+    from pdctl.model.answer import Fact, Observation
     from pdctl.model.change_view import Timeline
     from pdctl.model.cluster import Instance
-    from pdctl.model.finding import Report
+    from pdctl.model.finding import Finding, Report
+    from pdctl.model.window import Window
 
 FINDINGS = ("changed-since", "unit-flapping", "engine-crashed")
 
@@ -93,7 +95,7 @@ def _timeline(looked: Looked, what: Target, wanted: Sequence[Instance]) -> Timel
     line = timeline_of(looked.window, cluster, zones=zones, ahead=ahead)
     names = {i.name for i in wanted}
     events = tuple(e for e in line.events if e.subject in names or e.subject.startswith("host:"))
-    unplaced = tuple((name, "its host", why) for name, why in looked.unplaced.items())
+    unplaced = tuple((name, "its host", why) for name, why in _nothing_of(looked, what, wanted))
     unnamed = tuple(_unnamed(what, wanted))
     unseen = (*line.unseen, *unplaced, *unnamed)
     return replace(line, events=events, unseen=unseen, notes=tuple(_notes(looked, ahead)))
@@ -119,11 +121,59 @@ def _notes(looked: Looked, ahead: dict[str, float]) -> Iterator[str]:
 def _report(looked: Looked, what: Target, wanted: Sequence[Instance]) -> Report:
     from pdctl.model.answer import Fact
 
-    report = judged(looked.window, what.cluster, (), only=FINDINGS, needs=(Fact.PROCESSES,), why={})
+    blind = tuple(_blind(looked, what, wanted))
+    report = judged(looked.window, what.cluster, (), only=FINDINGS, needs=(Fact.PROCESSES,), why={}, also=blind)
     names = {i.name for i in wanted}
     mine = tuple(f for f in report.findings if f.subject in names or f.subject.startswith("host:"))
     ruled_out = tuple(r for r in report.ruled_out if r.what != "changed-since" and r.subject in names)
     return replace(report, findings=mine, ruled_out=ruled_out)
+
+
+def _blind(looked: Looked, what: Target, wanted: Sequence[Instance]) -> Iterator[Finding]:
+    """A finding for each instance of which what the inventory names could not be looked at, or nothing at all."""
+    from pdctl.checks.host_seeing import not_read, words
+
+    nothing = dict(_nothing_of(looked, what, wanted))
+    for instance in wanted:
+        whole = f"what changed on {instance.name}"
+        missed = _named_and_missed(looked.window, instance)
+        why: dict[str, list[str]] = {}
+        for row in missed:
+            detail = row.missed.detail if row.missed is not None else None
+            why.setdefault(detail or words(row), []).append(row.fact.value)
+        if instance.name in nothing:
+            yield not_read(instance, whole, nothing[instance.name])
+        elif missed:
+            said = [f"{', '.join(dict.fromkeys(facts))}: {reason}" for reason, facts in why.items()]
+            yield not_read(instance, whole, "; ".join(said), missed[0])
+
+
+def _nothing_of(looked: Looked, what: Target, wanted: Sequence[Instance]) -> Iterator[tuple[str, str]]:
+    """Instances of which nothing was seen that tells what changed, and why."""
+    from pdctl.checks.host_seeing import was_seen
+
+    absence = "the recording holds nothing that tells" if what.capture is not None else "nothing was seen of it"
+    for instance in wanted:
+        rows = [row for fact in told_by() for row in looked.window.timeline(instance.name, fact)]
+        if instance.name in looked.unplaced:
+            yield instance.name, looked.unplaced[instance.name]
+        elif not rows and not any(was_seen(looked.window, instance, fact) for fact in told_by()):
+            yield instance.name, absence
+
+
+def told_by() -> tuple[Fact, ...]:
+    """What changes are told by."""
+    from pdctl.model.answer import Fact
+
+    return (Fact.SCRIPT, Fact.UNIT, Fact.FILE, Fact.LOG, Fact.PROCESSES)
+
+
+def _named_and_missed(window: Window, instance: Instance) -> list[Observation[object]]:
+    """What the inventory names of the instance and was not read at last. Backups, checkouts and packages are a help."""
+    named = (None, instance.script, instance.log, *instance.watch)
+    rows = (row for fact in told_by() for row in window.timeline(instance.name, fact))
+    newest = {(row.fact, row.more.get("path")): row for row in rows}
+    return [row for (_, path), row in newest.items() if path in named and row.missed is not None]
 
 
 def _zone(looked: Looked) -> tuple[tzinfo, str]:

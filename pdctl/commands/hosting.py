@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pdctl.exits import FailOn
     from pdctl.model.answer import Fact
     from pdctl.model.cluster import Cluster, Instance
-    from pdctl.model.finding import Report
+    from pdctl.model.finding import Finding, Report
     from pdctl.model.window import Window
     from pdctl.render.look import Look
 
@@ -44,10 +44,11 @@ def judged(
     only: Iterable[str],
     needs: Sequence[Fact],
     why: Mapping[str, str],
+    also: Iterable[Finding] = (),
 ) -> Report:
     """The report on what this command looks at: its own findings, and one for each instance it could not see. What
     other commands look at is not listed as unchecked; an instance of which a recording holds nothing is, and where it
-    holds nothing of any, nothing can be told."""
+    holds nothing of any, nothing can be told. ``also`` are findings of the command's own."""
     from pdctl import outlet
     from pdctl.checks import judge
     from pdctl.checks.host_seeing import not_read, unseen, was_seen
@@ -55,7 +56,7 @@ def judged(
     from pdctl.model.finding import Unchecked, by_weight
 
     report = judge(window, cluster, only=tuple(only))
-    missing = list(unseen(window, instances, needs, dict(why)))
+    missing = [*unseen(window, instances, needs, dict(why)), *also]
     absence = "none was seen" if window.live else "the recording holds none"
     told = {finding.subject for finding in missing}
     absent = {i: fact for i in instances for fact in needs if i.name not in told and not was_seen(window, i, fact)}

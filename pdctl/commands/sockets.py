@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from pdctl.looks.hosts import HostLook
     from pdctl.model.cluster import Instance
+    from pdctl.model.host_view import SocketView
     from pdctl.model.window import Window
 
 FINDINGS = ("accept-queue-full", "connection-leak", "half-open", "responses-lost", "router-holds-requests")
@@ -64,6 +66,7 @@ def sockets(
 
     Beside what router and engines count as active, so idle kept-alive connections are called that. With both ends'
     hosts in the inventory, connections that only one end still has are found. Uses ss, or /proc/net/tcp without it."""
+    from pdctl.checks.host_seeing import not_read
     from pdctl.checks.socket_view import sockets_of
     from pdctl.model.answer import Fact
     from pdctl.render.sockets import sockets_lines, sockets_value
@@ -71,9 +74,12 @@ def sockets(
     with target(config=config, prefill=prefill, decode=decode, router=router, proxy=proxy, capture=capture) as what:
         refuse_record_of_recording(what, record)
         wanted = chosen(what.cluster, instances)
-        window, why, notes = _seen(what, wanted, seconds, interval, timeout, record)
+        window, why, lost, notes = _seen(what, wanted, seconds, interval, timeout, record)
     views = [sockets_of(window, what.cluster, instance) for instance in wanted]
-    report = judged(window, what.cluster, wanted, only=FINDINGS, needs=(Fact.SOCKETS,), why=why)
+    nowhere = {view.name: lost[view.name] for view in views if _is_bare(view) and view.name in lost}
+    views = [replace(view, why=nowhere.get(view.name, view.why)) for view in views]
+    gone = [not_read(i, f"the sockets of {i.name}", nowhere[i.name]) for i in wanted if i.name in nowhere]
+    report = judged(window, what.cluster, wanted, only=FINDINGS, needs=(Fact.SOCKETS,), why=why, also=gone)
     report = with_details(report, {view.name: sockets_value(view) for view in views})
     finish(
         report,
@@ -88,12 +94,13 @@ def sockets(
 def _seen(
     what: Target, wanted: Sequence[Instance], seconds: float | None, interval: float, timeout: float,
     record: Path | None,
-) -> tuple[Window, dict[str, str], list[str]]:  # fmt: skip
+) -> tuple[Window, dict[str, str], dict[str, str], list[str]]:  # fmt: skip
+    """The window, why instances could not be looked at, why no process of them was found, and what else to say."""
     if what.capture is not None:
         from pdctl.replay import read_window
 
         window = read_window(what.capture)
-        return window, {}, [window.note] if window.note else []
+        return window, {}, {}, [window.note] if window.note else []
     from pdctl.looks.hosts import HostPlan, looking
 
     with looking(what.cluster, wanted, HostPlan(timeout, record)) as look:
@@ -102,7 +109,12 @@ def _seen(
         while seconds and look.clock.now() + interval <= until + 0.5 * interval:
             look.clock.sleep(interval)
             _again(look)
-        return look.window(), look.unplaced, look.notes
+        return look.window(), look.unplaced, look.why, look.notes
+
+
+def _is_bare(view: SocketView) -> bool:
+    """Whether a listing was read and shows nothing of the instance."""
+    return not (view.why or view.listeners or view.peers)
 
 
 def _first(look: HostLook) -> None:

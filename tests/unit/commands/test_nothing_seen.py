@@ -49,3 +49,32 @@ def test_processes_of_which_none_is_an_engines_leave_nothing_to_dump(capsys: pyt
     assert [f["summary"] for f in told["findings"]] == [
         "the stacks of prefill-0 could not be read: none of its processes is a scheduler or another part of an engine"
     ]
+
+
+def test_a_listing_without_the_instance_is_not_an_instance_without_connections(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    status, told = report(capsys, "sockets", "--prefill", f"http://127.0.0.1:{port}")  # where nothing listens any more
+    assert (status, [f["name"] for f in told["findings"]]) == (3, ["endpoint-unreadable"])
+    assert told["findings"][0]["summary"].startswith("the sockets of prefill-0 could not be read: no process on host")
+
+
+def test_what_changed_is_unknown_where_a_recording_holds_nothing_that_tells(capsys: pytest.CaptureFixture[str]) -> None:
+    status, told = report(capsys, "changes", "--from", str(NO_HOSTS))
+    assert (status, told["status"], told["changes"]["events"]) == (3, "unknown", [])
+    assert main(["changes", "--from", str(NO_HOSTS), "--ascii"]) == 3
+    assert capsys.readouterr().out.startswith("? Since ")  # no mark of what is fine
+
+
+def test_what_changed_is_unknown_where_a_script_that_is_named_is_not_there(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    inventory = tmp_path / "pdctl.toml"
+    inventory.write_text(f'[[instance]]\nname = "a"\nrole = "prefill"\nscript = "{tmp_path}/serve.sh"\n')
+    status, told = report(capsys, "changes", "-c", str(inventory), "--no-logs")
+    assert (status, [(f["name"], f["subject"]) for f in told["findings"]][-1]) == (3, ("endpoint-unreadable", "a"))
+    (tmp_path / "serve.sh").write_text("python3 -m sglang.launch_server\n")
+    status, told = report(capsys, "changes", "-c", str(inventory), "--no-logs")
+    assert (status, told["status"]) == (0, "ok")
