@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from pdctl.plans.probe import Wish
     from pdctl.probing.run import Probed, Probing
 
-GENTLE_S, LOADED_S = 60.0, 300.0  # the deadline unless given
+GENTLE_S, LOADED_S = 60.0, 300.0  # the deadline unless given,
+SPARE_S = 45.0  # and so much more than what is planned takes, a long gap say: time for a hang or two
 
 
 class Kind(StrEnum):
@@ -67,8 +69,10 @@ AtOnceOpt = Annotated[int, typer.Option("--at-once", min=1, max=64, metavar="N",
 AgentsOpt = Annotated[int, typer.Option("--agents", min=1, max=64, metavar="N", help="rounds: so many conversations.")]
 RoundsOpt = Annotated[int, typer.Option("--rounds", min=1, max=64, metavar="N", help="rounds: so many in each.")]
 GapOpt = Annotated[
-    list[str] | None,
-    typer.Option("--gap", metavar="TIME", help="idle: such a gap (repeatable). With --load 1 to 30 s."),
+    list[float] | None,
+    typer.Option(
+        "--gap", metavar="TIME", parser=parse_duration, help="idle: such a gap (repeatable). With --load 1 to 30 s."
+    ),
 ]
 RepeatOpt = Annotated[
     int,
@@ -80,7 +84,12 @@ HangOpt = Annotated[
 ]
 DeadlineOpt = Annotated[
     float | None,
-    typer.Option("--deadline", metavar="TIME", parser=parse_duration, help="For it all: else 60 s, with --load 300 s."),
+    typer.Option(
+        "--deadline",
+        metavar="TIME",
+        parser=parse_duration,
+        help="For it all: else 60 s, with --load 300 s, more for long gaps.",
+    ),
 ]
 ModelOpt = Annotated[str | None, typer.Option("--model", metavar="NAME", help="Else the first that is listed.")]
 ExpectOpt = Annotated[str | None, typer.Option("--expect", metavar="REGEX", help="What each answer must match.")]
@@ -142,7 +151,7 @@ def probe(
         emit_comparison(*compare, output, ascii_only=ascii_only, fail_on=fail_on)
     if note is not None and save is None:
         raise UsageError("--note says what a saved probe is, so it needs --save")
-    gaps = tuple(parse_duration(text) for text in gap) if gap else None
+    gaps = tuple(gap) if gap else None
     wish = Wish(tuple(instances or ()), _trials(kind), load, at_once, agents, rounds, gaps, repeat, tokens)
     with target(
         config=config,
@@ -158,13 +167,14 @@ def probe(
             result, interrupted = _recorded(what), False
         else:
             _known(what.cluster, wish.names)
-            until = deadline or (LOADED_S if load else GENTLE_S)
+            least = LOADED_S if load else GENTLE_S
             kept = None if plan else _record(what, record, no_record)
-            how = How(hang_after, _pattern(expect), model, interval, timeout, until, kept)
+            how = How(hang_after, _pattern(expect), model, interval, timeout, deadline or least, kept)
             with Probing(what.cluster, how) as probing:
                 made = _planned(probing, wish)
+                probing.how = replace(how, deadline_s=deadline or max(least, ceil(made.load.seconds) + SPARE_S))
                 if plan:
-                    emit_plan(made, until, output, ascii_only=ascii_only)
+                    emit_plan(made, probing.how.deadline_s, output, ascii_only=ascii_only)
                 result, interrupted = _run(probing, made, wish)
     if save is not None:
         save_probe(save, result, note)

@@ -111,6 +111,14 @@ def test_a_plan_sends_nothing(probe: Run) -> None:
     assert [stage["trial"] for step in value["steps"] for stage in step] == ["health", "one", "idle", "rounds", "many"]
 
 
+def test_there_is_time_for_what_is_planned_unless_somebody_says_otherwise(probe: Run) -> None:
+    words = ("--router", "http://127.0.0.1:1", "--plan", "--gap", "350s")
+    assert probe(*words)["load"]["deadline_s"] > 350
+    assert probe(*words, "--deadline", "60s")["load"]["deadline_s"] == 60
+    assert probe(*words[:3])["load"]["deadline_s"] == 60
+    assert probe(*words[:3], "--load")["load"]["deadline_s"] == 300
+
+
 def test_wrong_words(probe: Run) -> None:
     url = "http://127.0.0.1:1"
     for words in (
