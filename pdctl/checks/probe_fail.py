@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pdctl.checks import connection_hang, keepalive, router
 from pdctl.checks.base import Check, Verdict, found, saw
-from pdctl.checks.probe_courses import courses_of
+from pdctl.checks.probe_evidence import counted_meanwhile, silent_engines, what_to_do
 from pdctl.checks.probe_lost import lost_on
 from pdctl.checks.probe_matrix import HUNG, attempts_of, echoes, fate_of, trial_of, wrong_word
 from pdctl.checks.probe_parts import parts_of
@@ -28,7 +28,6 @@ INSIDE_OUT = (Role.PREFILL, Role.DECODE, Role.ROUTER, Role.PROXY)
 UNREACHED = frozenset({"connect-refused", "connect-timeout", "tls", "ssh", "auth", "reset", "other"})
 # How routers say that they have no worker to give a request to (0.3.2 and 0.2.4, smg 1.13).
 REFUSES = ("circuits open", "server_selection_failed", "no_available_workers")
-_CA = ("Name its CA's certificate in the inventory (ca_file), if it is a private one",)
 ECHO = "that answers are the right ones"
 
 
@@ -211,7 +210,7 @@ def _unreached(trouble: Trouble) -> Verdict | None:
         evidence=(saw(f"{len(trouble.made)} of {len(trouble.made)} requests: {trouble.what}", path.seen),),
         since=path.seen.seen.at,
         limits=("from where pdctl stands: clients elsewhere may reach it",),
-        next=(*(_CA if first.error == "tls" else ()), "pdctl explain endpoint-unreadable"),
+        next=(*what_to_do(trouble.made), "pdctl explain endpoint-unreadable"),
     )
 
 
@@ -228,12 +227,17 @@ def _failing(window: Window, cluster: Cluster, trouble: Trouble) -> Verdict:
         evidence=(
             Evidence(f"in all: {trouble.what}", values={"what": sorted({wrong_word(a, f) or "" for a, f in bad})}),
             *_by_kind(trouble),
-            *_meanwhile(window, cluster, path),
-            *_silent(window, cluster),
+            *counted_meanwhile(window, cluster, path),
+            *silent_engines(window, cluster),
         ),
         since=path.seen.seen.at,
         limits=("what makes them fail: their pattern fits none of the faults that are known by name",),
-        next=(f"pdctl logs {path.to} --failures", "pdctl triage", "pdctl explain endpoint-unreadable"),
+        next=(
+            *what_to_do(a for a, _ in bad),
+            f"pdctl logs {path.to} --failures",
+            "pdctl triage",
+            "pdctl explain endpoint-unreadable",
+        ),
     )
 
 
@@ -265,26 +269,6 @@ def _by_kind(trouble: Trouble) -> Iterator[Evidence]:
         if example is not None:
             text += f", as: {wrong_word(example, fates[example])}{', ' + example.detail if example.detail else ''}"
         yield saw(text, trouble.path.seen, failed=len(bad), tried=len(rows))
-
-
-def _silent(window: Window, cluster: Cluster) -> Iterator[Evidence]:
-    """Engines of which nothing answers: what comes through a router may wait for them."""
-    for engine in cluster.engines:
-        rows = [o for fact in (Fact.METRICS, Fact.LOADS) for o in window.timeline(engine.name, fact)]
-        if rows and all(o.missed is not None and o.status is None for o in rows):
-            why = rows[-1].missed
-            yield Evidence(
-                f"{engine.name} answers nothing: {why.why if why else ''}", rows[-1].at, engine.name, rows[-1].ask
-            )
-
-
-def _meanwhile(window: Window, cluster: Cluster, path: Path) -> Iterator[Evidence]:
-    """What engines counted while the first requests that hang were waited for."""
-    for wait, part in list(parts_of(window, path))[:1]:
-        counts = [c for c in courses_of(part, cluster) if c.most > 0]
-        words = [f"{c.instance} {c.name} {c.least:g} to {c.most:g} ({c.readings} readings)" for c in counts]
-        said = "; ".join(words) if words else "nothing"
-        yield saw(f"counted while they waited, for {wait.waited:.3g} s: {said}", path.seen)
 
 
 CHECKS = (

@@ -247,6 +247,7 @@ def test_whatever_else_fails_is_told_with_what_works(bad: Attempt, word: str) ->
     assert finding.name == "endpoint-unreadable"
     assert "1 of 3 requests to router-0" in finding.summary and word in finding.summary
     assert "health: 1 of 1 work" in seen_in(finding)
+    assert any("api_key_env" in step for step in finding.next) is (word == "HTTP 401")
 
 
 def test_a_missing_nonce_counts_only_where_requests_asked_alone_had_theirs() -> None:
