@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from pdctl.commands.aim import aimed
 from pdctl.commands.common import (
     AsciiOpt,
     ConfigOpt,
@@ -205,6 +207,7 @@ def _finish(
     """Writes the outcome and ends the command with the status that was judged."""
     from pdctl import outlet
 
+    run = replace(run, report=aimed(run.report))
     status = exit_of(run.report.status, fail_on)
     outlet.keep_report(run.report)
     if output is Form.HUMAN and status == 0 and not verbose and out is None and not _someone_looks_on():

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from pdctl import exits
+from pdctl.commands.aim import NAMED, aimed, named_by
 from pdctl.errors import InventoryError, UsageError
 from pdctl.exits import FailOn
 
@@ -162,6 +163,10 @@ def target(
     cluster runs until the block ends."""
     urls = (tuple(prefill or ()), tuple(decode or ()), tuple(router or ()), tuple(proxy or ()))
     _only_one(capture is not None, demo is not None, any(urls), config is not None)
+    NAMED.set(named_by({
+        "--config": config, "--prefill": prefill, "--decode": decode, "--router": router, "--proxy": proxy,
+        "--from": capture, "--demo": demo, "--release": release,
+    }))  # fmt: skip
     if release is not None and demo is None:
         raise UsageError("--release says which release to simulate, so it needs --demo")
     with ExitStack() as stack:
@@ -258,8 +263,12 @@ def emit(
     that one question."""
     from pdctl import errors, outlet
 
+    report = aimed(report)
     outlet.keep_report(report)
     outlet.write_lines(_lines(report, output, ascii_only, pinned))
+    fault = dict(NAMED.get()).get("--demo")
+    if fault is not None and report.findings and output is Output.HUMAN:
+        outlet.say(f"this cluster is gone now: `pdctl demo {fault}` starts one that stays, for looks of your own")
     raise typer.Exit(errors.INTERRUPTED if interrupted else exits.exit_of(report.status, fail_on))
 
 

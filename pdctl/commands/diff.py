@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from pdctl.commands.aim import aimed
 from pdctl.commands.common import (
     AsciiOpt,
     ConfigOpt,
@@ -209,6 +210,7 @@ def _out(
 
     for note in seen.notes:
         outlet.say(f"pdctl: {note}")
+    report = aimed(report)
     outlet.keep_report(report)
     _write(shown, report, output, ascii_only)
     if not exit_code:

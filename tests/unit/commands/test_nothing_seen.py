@@ -74,7 +74,8 @@ def test_what_changed_is_unknown_where_a_script_that_is_named_is_not_there(
     inventory = tmp_path / "pdctl.toml"
     inventory.write_text(f'[[instance]]\nname = "a"\nrole = "prefill"\nscript = "{tmp_path}/serve.sh"\n')
     status, told = report(capsys, "changes", "-c", str(inventory), "--no-logs")
-    assert (status, [(f["name"], f["subject"]) for f in told["findings"]][0]) == (3, ("endpoint-unreadable", "a"))
+    first = told["findings"][0]
+    assert (status, first["name"], first["subject"]) == (3, "endpoint-unreadable", "a")
     (tmp_path / "serve.sh").write_text("python3 -m sglang.launch_server\n")
     status, told = report(capsys, "changes", "-c", str(inventory), "--no-logs")
     assert (status, told["status"]) == (0, "ok")
