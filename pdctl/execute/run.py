@@ -162,7 +162,8 @@ class Carrying:
             self.notes.append(f"the lock may be left on {where}: it counts no more once this pdctl has ended")
 
     def _written(self, end: End, why: str | None, standing: Sequence[Standing]) -> str | None:
-        """Writes the end down; a journal that takes no more is said, and is what ended it where nothing else did."""
+        """Writes the end down; a journal that takes no more is said, and is what ended it where nothing else did. A
+        Ctrl-C at this moment must not keep from being told how everything stands."""
         try:
             if end is End.DONE:
                 self.record.done(self.proof)
@@ -171,6 +172,8 @@ class Carrying:
         except PdctlError as error:
             self.notes.append(error.message)
             return why or error.message
+        except KeyboardInterrupt:
+            self.notes.append("interrupted while the end was written down: pdctl history may call this run cut off")
         return why
 
     def _standing(self) -> tuple[Standing, ...]:

@@ -16,12 +16,23 @@ from pdctl.plans.restart import plan_restart, steps_of
 
 
 class Dying(Record):
-    """A record that writes nothing any more once pdctl is dead."""
+    """A record whose lines are counted among the things that pdctl does; killed in the middle of one, it is torn."""
 
     def _append(self, kind: str, **fields: object) -> None:
-        if SIMS[self.plan.id].dead:
-            raise Killed
-        super()._append(kind, **fields)
+        sim = SIMS[self.plan.id]
+        try:
+            with sim.counted() as n:
+                sim.written.append(n)
+                super()._append(kind, **fields)
+        except Killed:
+            self._tear(sim)
+            raise
+
+    def _tear(self, sim: Sim) -> None:
+        faults = sim.faults
+        if faults.torn and sim.calls == faults.kill and self.journal_file is not None:
+            with self.journal_file.open("ab") as file:
+                file.write(b'{"v":1,"at":"2026-11-30T00:00:00+00:00","who":"a","kind":"step-d')
 
 
 SIMS: dict[str, Sim] = {}
@@ -39,7 +50,8 @@ class Story:
     tries: int = 0
 
     def plan(self) -> Plan:
-        plan = plan_restart(self.sim.cluster, self.wish, self.sim.survey(), self.plan_id)
+        self.sim.settle()
+        plan = plan_restart(self.sim.cluster, self.wish, self.sim.ground(), self.plan_id)
         self.sim.planned = {s.instance or "" for s in plan.restarts}
         SIMS[plan.id] = self.sim
         return plan

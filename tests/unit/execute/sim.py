@@ -7,7 +7,8 @@ truth is always at hand, and each act is checked against it the moment it is mad
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -84,14 +85,29 @@ class Machine:
 
 @dataclass
 class Faults:
-    """What goes wrong at which call: calls of ``act`` and ``look`` are counted from 1. ``kill`` and ``interrupt`` end
-    pdctl before the call (with ``after``: after its effect); ``lose`` loses the call's answer, before or after."""
+    """What goes wrong at which call. Everything pdctl does is counted from 1: each ask of the hosts, each survey,
+    generation, window, wait, and each line of the journal. ``kill`` and ``interrupt`` end pdctl before the call (with
+    ``after``: after its effect; a line of the journal is torn by a kill in its middle where ``torn``); ``lose`` loses
+    the answer to an ask, before or after its effect."""
 
     kill: int | None = None
     interrupt: int | None = None
     after: bool = False
+    torn: bool = False
     lose: dict[int, bool] = field(default_factory=dict)
     hook: dict[int, Callable[[], None]] = field(default_factory=dict)
+
+
+class Waits(FakeClock):
+    """A clock whose waits are counted as the other things pdctl does are."""
+
+    def __init__(self, sim: Sim, start: float, wall: datetime) -> None:
+        super().__init__(start, wall)
+        self._sim = sim
+
+    def sleep(self, seconds: float) -> None:
+        with self._sim.counted():
+            super().sleep(seconds)
 
 
 class Sim:
@@ -99,7 +115,7 @@ class Sim:
 
     def __init__(self, cluster: Cluster, rng: Random | None = None) -> None:
         self.cluster = cluster
-        self.clock = FakeClock(1000.0, WALL)
+        self.clock = Waits(self, 1000.0, WALL)
         self.rng = rng or Random(0)
         self.machines = {h.name: Machine(h.name) for h in cluster.hosts}
         self.units: dict[str, Unit] = {}
@@ -110,6 +126,8 @@ class Sim:
                 machine.files[instance.script] = f"exec serve {instance.name}\n".encode()
         self.faults = Faults()
         self.calls = 0
+        self.written: list[int] = []  # those calls that wrote a line of the journal
+        self.asked: list[int] = []  # those that asked a host or an instance
         self.acts: list[tuple[float, str, str]] = []  # when, what, whose
         self.frozen = False
         self.dead = False
@@ -185,24 +203,30 @@ class Sim:
         return tuple(self._called(ask) for ask in asks)
 
     def _called(self, ask: Ask) -> Answer:
+        with self.counted() as n:
+            self.asked.append(n)
+            faults = self.faults
+            self.clock.advance(0.02)
+            self.settle()
+            if faults.lose.get(n) is False:
+                return self._failed(ask, Why.SSH, "connection lost")
+            answer = self._answer(ask)
+            return self._failed(ask, Why.SSH, "connection lost") if n in faults.lose else answer
+
+    @contextmanager
+    def counted(self) -> Iterator[int]:
+        """One more thing that pdctl does: a moment before it and one after it in which pdctl may end."""
         if self.dead:
             raise Killed
         self.calls += 1
-        faults, n = self.faults, self.calls
-        if n in faults.hook:
-            faults.hook[n]()
-        if not faults.after:
+        n = self.calls
+        if n in self.faults.hook:
+            self.faults.hook[n]()
+        if not self.faults.after:
             self._end_here(n)
-        self.clock.advance(0.02)
-        self.settle()
-        if faults.lose.get(n) is False:
-            return self._failed(ask, Why.SSH, "connection lost")
-        answer = self._answer(ask)
-        if faults.after:
+        yield n
+        if self.faults.after:
             self._end_here(n)
-        if n in faults.lose:
-            return self._failed(ask, Why.SSH, "connection lost")
-        return answer
 
     def _end_here(self, n: int) -> None:
         if n == self.faults.kill:
@@ -212,20 +236,22 @@ class Sim:
             raise KeyboardInterrupt
 
     def generate(self, instances: Sequence[Instance], timeout: float) -> dict[str, Attempt]:
-        return {i.name: self._attempt(i) for i in instances}
+        with self.counted():
+            return {i.name: self._attempt(i) for i in instances}
 
     def generate_pair(self, instance: Instance, timeout: float) -> tuple[Attempt, ...]:
-        first = self._attempt(instance)
-        return (first, self._attempt(instance)) if first.good else (first,)
+        with self.counted():
+            first = self._attempt(instance)
+            return (first, self._attempt(instance)) if first.good else (first,)
 
     def window(self, seconds: float) -> Window:
-        self.clock.advance(12.0)
+        with self.counted():
+            self.clock.advance(12.0)
+            self.settle()
         now = self.clock.wall()
         return Window(now - timedelta(seconds=12), now, (), live=True)
 
     def _attempt(self, instance: Instance) -> Attempt:
-        if self.dead:
-            raise Killed
         self.clock.advance(0.3)
         self.settle()
         if self.ready(instance.name):
@@ -238,9 +264,12 @@ class Sim:
         return self.machines[unit.instance.host or ""].up and unit.ready(self.clock.now())
 
     def survey(self, own: Owner | None = None) -> Ground:
-        if self.dead:
-            raise Killed
-        self.settle()
+        with self.counted():
+            self.settle()
+            return self.ground(own)
+
+    def ground(self, own: Owner | None = None) -> Ground:
+        """What a survey sees."""
         footings = tuple(self._footing(unit) for unit in self.units.values())
         sites = tuple(self._site(machine, own) for machine in self.machines.values())
         return Ground(self.clock.wall(), self.inventory, footings, sites)
