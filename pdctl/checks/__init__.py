@@ -96,6 +96,7 @@ def judge(
         broken = broken or failed
         verdicts.extend(told)
     findings = [v for v in verdicts if isinstance(v, Finding) and _asked_for(v.name, only, skip, modules)]
+    faults = {(f.name, f.subject) for f in findings}  # what one rule saw, another's view of another time does not undo
     return Report(
         cluster.name,
         window.start,
@@ -104,7 +105,7 @@ def judge(
         tuple(by_weight(_once(findings))),
         tuple(_once(v for v in verdicts if isinstance(v, Unchecked))),
         tuple(instance_report(window, cluster, i) for i in cluster.instances),
-        tuple(_once(v for v in verdicts if isinstance(v, RuledOut))),
+        tuple(_once(v for v in verdicts if isinstance(v, RuledOut) and (v.what, v.subject) not in faults)),
         broken,
     )
 

@@ -38,7 +38,6 @@ def judge_only_probe(window: Window, cluster: Cluster, *, stopped: str | None = 
         findings.append(_not_made(cluster, stopped or "none was made"))
     elif stopped is not None and not any(f.severity is not Severity.INFO for f in findings):
         findings.append(_not_finished(cluster, stopped, made))
-    named = {(f.name, f.subject) for f in findings}
     unchecked = [u for u in report.unchecked if u.what in QUESTIONS or u.why.startswith("the check broke")]
     if stopped is not None:
         unchecked.append(Unchecked("the rest of the plan", cluster.name, stopped))
@@ -46,7 +45,7 @@ def judge_only_probe(window: Window, cluster: Cluster, *, stopped: str | None = 
         report,
         findings=tuple(by_weight(findings)),
         unchecked=tuple(unchecked),
-        ruled_out=tuple(r for r in report.ruled_out if r.what in ABOUT and (r.what, r.subject) not in named),
+        ruled_out=tuple(r for r in report.ruled_out if r.what in ABOUT),
         instances=tuple(_probed(row, attempts_of(window)) for row in report.instances),
     )
 
