@@ -8,7 +8,7 @@ from typing import Any
 from pdctl.checks.base import Check, Verdict, found
 from pdctl.checks.trust import Counts
 from pdctl.checks.view import view_of
-from pdctl.model.answer import Fact, Missed, Observation, Why
+from pdctl.model.answer import Fact, Missed, Observation, Seen, Why
 from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.model.finding import Confidence, Evidence, Unchecked
 from pdctl.model.window import Window
@@ -34,7 +34,7 @@ ADVICE = {
 
 def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
     """Each instance whose metrics were asked for and not readable at the end of the window."""
-    if not window.observations:
+    if not window.subjects(Fact.METRICS) and not any(isinstance(o.got, Seen) for o in window.observations):
         yield nothing_finding(window, cluster)
         return
     for instance in cluster.instances:
@@ -51,13 +51,13 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
 
 
 def nothing_finding(window: Window, cluster: Cluster) -> Verdict:
-    """A window without a single answer: an empty recording, or a look that ended before it began."""
+    """A window without a single answer that could be read: an empty recording, or a look that ended before it began."""
     return found(
         "endpoint-unreadable",
         cluster.name,
-        "nothing was measured, so nothing is known: this window holds no answer of anybody",
+        "nothing was measured, so nothing is known: this window holds no answer that could be read",
         confidence=Confidence.CERTAIN,
-        evidence=(Evidence("no answer", window.end),),
+        evidence=(Evidence("no answer that could be read", window.end),),
         limits=("nothing is concluded about the cluster from this",),
         next=("pdctl triage", "pdctl explain endpoint-unreadable"),
     )

@@ -79,3 +79,16 @@ def test_what_changed_is_unknown_where_a_script_that_is_named_is_not_there(
     (tmp_path / "serve.sh").write_text("python3 -m sglang.launch_server\n")
     status, told = report(capsys, "changes", "-c", str(inventory), "--no-logs")
     assert (status, told["status"]) == (0, "ok")
+
+
+@pytest.mark.parametrize("command", ["triage", "pinned"])
+def test_a_recording_of_which_nothing_can_be_read_is_not_fine(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "cluster.toml").write_text('[[instance]]\nname = "p"\nrole = "prefill"\nurl = "http://127.0.0.1:1"\n')
+    line = {"t": 0, "at": "2026-11-12T03:14:00Z", "instance": "p", "fact": "loads", "ask": "GET /v1/loads", "file": "p"}
+    (tmp_path / "index.jsonl").write_text(json.dumps({**line, "took": 0.1, "status": 200}) + "\n")
+    (tmp_path / "p").write_text("[" * 200_000)  # no JSON that anything can read
+    status, told = report(capsys, command, "--from", str(tmp_path))
+    assert (status, told["status"]) == (3, "unknown")
+    assert "nothing was measured" in told["findings"][0]["summary"]
