@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from pdctl.model.answer import Answer
@@ -38,7 +38,7 @@ class Evidence:
         from pdctl.reach.capture_write import CaptureWriter
 
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"{self._stem}-{now:%Y%m%dT%H%M%S}Z.tar.zst"
+        path = self._free(now)
         try:
             with CaptureWriter(path, self._cluster) as writer:
                 for answer in sorted(answers, key=lambda a: a.t):
@@ -49,10 +49,18 @@ class Evidence:
         self._prune()
         return path
 
+    def _free(self, now: datetime) -> Path:
+        """A name that no other check took for the same second: what is under way there is not for this one to clear."""
+        while True:
+            path = self._folder / f"{self._stem}-{now:%Y%m%dT%H%M%S}Z.tar.zst"
+            if not path.exists() and not _half(path).exists():
+                return path
+            now += timedelta(seconds=1)
+
     def _clear(self, path: Path) -> None:
         with suppress(OSError):
             path.unlink(missing_ok=True)
-        shutil.rmtree(path.with_name(path.name.replace(".tar.zst", ".partial")), ignore_errors=True)
+        shutil.rmtree(_half(path), ignore_errors=True)
 
     def _prune(self) -> None:
         """Files beyond the newest, and what a run that was killed left half made; only what bears a name of ours."""
@@ -66,3 +74,8 @@ class Evidence:
     def _ours(self, ending: str) -> list[Path]:
         name = re.compile(re.escape(self._stem) + r"-\d{8}T\d{6}Z\." + re.escape(ending))
         return sorted(p for p in self._folder.iterdir() if name.fullmatch(p.name) and not p.is_symlink())
+
+
+def _half(path: Path) -> Path:
+    """Where a capture lies while it is written."""
+    return path.with_name(path.name.replace(".tar.zst", ".partial"))

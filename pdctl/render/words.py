@@ -55,4 +55,5 @@ def nothing_wrong(report: Report) -> str:
     if report.broken:
         return "a check broke, which is a fault of pdctl; nothing wrong seen in the others"
     unchecked = f"; {len(report.unchecked)} not checked" if report.unchecked else ""
-    return f"nothing wrong seen in what was checked{unchecked}"
+    muted = " but for what is muted" if any(f.muted is not None for f in report.findings) else ""
+    return f"nothing wrong seen in what was checked{muted}{unchecked}"

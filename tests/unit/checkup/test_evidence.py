@@ -47,6 +47,17 @@ def test_the_newest_few_stay_and_what_is_not_ours_is_not_touched(tmp_path: Path)
     assert left == {*others, "prod-a-b-20200101T000000Z.tar.zst", *(p.name for p in kept[3:])}
 
 
+def test_two_checks_that_fail_in_the_same_second_leave_each_others_evidence_alone(tmp_path: Path) -> None:
+    half = tmp_path / "prod-a-b-20261129T200001Z.partial"
+    half.mkdir()
+    kept = [Evidence(tmp_path, CLUSTER).keep([answer(float(n))], NOW) for n in range(2)]
+    assert [p.name for p in kept] == [f"prod-a-b-20261129T20000{n}Z.tar.zst" for n in (0, 2)]
+    assert half.is_dir()
+    for n, path in enumerate(kept):
+        with open_capture(path) as capture:
+            assert [a.t for a in capture.answers()] == [float(n)]
+
+
 def test_what_a_killed_run_left_half_made_goes_once_it_is_old(tmp_path: Path) -> None:
     for name, age in (("prod-a-b-20261129T190000Z.partial", 2 * AGAIN_S), ("prod-a-b-20261129T195900Z.partial", 0.0)):
         (tmp_path / name).mkdir()
