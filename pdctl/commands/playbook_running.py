@@ -168,11 +168,11 @@ def _target(pairs: Pairs) -> Iterator[Target]:
             inventory = what.demo.folder / "pdctl.toml"
             inventory.write_text(render_cluster(cluster), "utf-8")
             shown = f"a simulated cluster (--demo {one['--demo']})"
-            yield Target((("--config", str(inventory)),), cluster.name, names, shown, demo=True)
+            yield Target((("--config", str(inventory)),), cluster.name, names, shown, demo=True, named=pairs)
         elif what.capture is not None:
-            yield Target(pairs, cluster.name, names, f"the recording {one['--from']}", recording=True)
+            yield Target(pairs, cluster.name, names, f"the recording {one['--from']}", recording=True, named=pairs)
         elif pairs:
-            yield Target(pairs, cluster.name, names, f"{cluster.name} ({' '.join(v for _, v in pairs)})")
+            yield Target(pairs, cluster.name, names, f"{cluster.name} ({' '.join(v for _, v in pairs)})", named=pairs)
         else:
             source = str(Path(cluster.source).absolute())
             yield Target((("--config", source),), cluster.name, names, f"{cluster.name} ({source})")

@@ -64,7 +64,8 @@ def _begin(event: Mapping[str, Any], look: Look) -> Iterator[str]:
     again = f", time {event['visit']}" if event["visit"] > 1 else ""
     title = look.paint(look.say(f"[{event['place']}/{event['of']}] {event['step']}{again}"), "bold")
     yield f"{title}  {look.paint(_moment(event)[11:], 'dim')}"
-    yield from paragraphs(str(event.get("say") or ""), look, "  ")
+    if event["visit"] == 1:  # it has been read when the step comes again
+        yield from paragraphs(str(event.get("say") or ""), look, "  ")
 
 
 def _answer(event: Mapping[str, Any], look: Look) -> Iterator[str]:
@@ -197,6 +198,9 @@ def paragraphs(text: str, look: Look, indent: str) -> Iterator[str]:
     """Text for people, wrapped. An empty line parts paragraphs; "- " begins an item, which goes on in the lines that
     are indented below it."""
     for block in _blocks(text):
+        if block.startswith("- pdctl "):
+            yield from wrap_command(look.say(block[2:]), look.width, f"{indent}- ")
+            continue
         first = indent + ("- " if block.startswith("- ") else "")
         yield from wrap(look.say(block.removeprefix("- ")), look.width, first)
 

@@ -23,8 +23,8 @@ FRESH_S = 30.0  # a plan that was shown so lately is not shown again
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a run looks at. ``options`` name it on every command line; ``recording``: nothing changes in it, however
-    long one waits; ``shown`` is how to call it."""
+    """What a run looks at. ``options`` name it on every command line, ``named`` are those that a person gave;
+    ``recording``: nothing changes in it, however long one waits; ``shown`` is how to call it."""
 
     options: tuple[tuple[str, str], ...]
     cluster: str
@@ -32,6 +32,7 @@ class Target:
     shown: str
     recording: bool = False
     demo: bool = False
+    named: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -101,7 +102,7 @@ class Runner:
         place = [s.name for s in self.playbook.steps].index(step.name) + 1
         head = {"step": step.name, "visit": visit, "number": course.steps + 1}
         where = {"place": place, "of": len(self.playbook.steps), "runs": bool(step.run)}
-        self.tell({"event": "begin", **head, **where, "say": step.say})
+        self.tell({"event": "begin", **head, **where, "say": self._said(step)})
         if step.ask is not None:
             way, done = self._asked(step)
             did, result = Did(Result()), None
@@ -117,6 +118,19 @@ class Runner:
             done = Done.AS_EXPECTED
         self.tell({"event": "step", **head, **_told(step, did, done, way), "took": round(self.clock.now() - begun, 3)})
         return way, result
+
+    def _said(self, step: Step) -> str:
+        """The step's text, each command in a line of its own as it must be typed to reach what this run looks at."""
+        return "\n".join(
+            "- " + "; ".join(map(self._aimed, line[2:].split("; "))) if line.startswith("- pdctl ") else line
+            for line in step.say.splitlines()
+        )
+
+    def _aimed(self, command: str) -> str:
+        words = command.split()
+        known = self.hands.options(words[1]) if words[:1] == ["pdctl"] and len(words) > 1 else frozenset()
+        named = [word for name, value in self.order.target.named if name in known for word in (name, value)]
+        return " ".join((command, *map(shlex.quote, named)))
 
     def _rest(self, step: Step) -> None:
         """Waits for a time. A recording does not change meanwhile."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -156,7 +157,9 @@ def test_a_run_goes_on_where_it_stopped(cli: Runs, elsewhere: Path, monkeypatch:
     )
     capture = str(CAPTURES / "pinned-inflight.tar.zst")
     status, _, err = cli("run", str(book), "--from", capture)
-    assert status == 2 and "--resume" in err, "in a pipe it stops at a question"
+    assert status == 2, "in a pipe it stops at a question"
+    (again,) = re.findall(r"^go on with: pdctl playbook (.*)$", err, re.M)
+    assert shlex.split(again)[:3] == ["run", str(book), "--resume"], "by its file, which no name finds"
     status, out, _ = cli("run", str(book), "--resume", "--yes-read-only")
     assert status == 2 and "resumed at" in out and "[1/3]" not in out, "the first step is not done again"
     status, _, err = cli("run", str(book), "--resume")
@@ -165,6 +168,28 @@ def test_a_run_goes_on_where_it_stopped(cli: Runs, elsewhere: Path, monkeypatch:
     book.write_text(book.read_text() + "# changed\n")
     status, _, err = cli("run", str(book), "--resume", "--transcript", str(path))
     assert status == 64 and "has changed since" in err
+
+
+def test_commands_to_go_on_with_name_what_the_run_looked_at(cli: Runs, elsewhere: Path) -> None:
+    book = elsewhere / "say.yaml"
+    book.write_text("about: x\nsteps:\n  - step: a\n    say: |\n      Then:\n      - pdctl triage; pdctl history\n")
+    capture = CAPTURES / "real-idle.tar.zst"
+    _, out, _ = cli("run", str(book), "--from", str(capture))
+    flat = " ".join(out.replace("\\\n", " ").split())
+    assert f"- pdctl triage --from {capture}; pdctl history" in flat
+
+
+def test_the_co_restart_rehearsed_on_a_recording_comes_to_an_end(cli: Runs, elsewhere: Path) -> None:
+    words = ("run", "co-restart", "--from", str(CAPTURES / "real-idle.tar.zst"), "--yes-read-only", "-o", "json")
+    status, out, _ = cli(*words)
+    value = json.loads(out)
+    assert (status, value["stopped"], value["steps"][-1]["step"]) == (3, False, "no-plan")
+
+
+def test_without_a_standard_input_nobody_is_asked(mine: Path, elsewhere: Path) -> None:
+    words = f'"{sys.executable}" -m pdctl playbook run "{mine}" --from "{CAPTURES / "real-idle.tar.zst"}" <&-'
+    done = subprocess.run(["sh", "-c", words], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_two_targets_are_one_too_many(cli: Runs, mine: Path) -> None:
