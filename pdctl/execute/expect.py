@@ -12,6 +12,7 @@ from pdctl.plans.proof import wanted_workers
 from pdctl.plans.waiting import ENGINE, FACT_OF, ROUTER, Expected, Phase
 
 STOP = 270.0  # seconds, where systemd does not say how long it lets a unit take
+NO_PAGE = "the inventory names no address of its metrics"
 MORE = 30.0  # seconds beyond what systemd lets it take
 
 
@@ -42,10 +43,11 @@ def left_out(instance: Instance, footing: Footing | None) -> Mapping[Phase, str]
     refused = footing.refused if footing is not None else ()
     out = {phase: "it serves none" for phase, fact in FACT_OF.items() if fact.value in refused}
     if not instance.url:
-        no_url = "the inventory names no url"
+        no_url = f"{instance.part_of} answers for the whole" if instance.part_of else "the inventory names no url"
         out |= dict.fromkeys((Phase.HEALTH, Phase.VERSION, Phase.WORKERS, Phase.GENERATION), no_url)
     if not instance.metrics:
-        out[Phase.METRICS] = "the inventory names no address of its metrics"
+        no_page = f"{instance.part_of} answers for the whole" if instance.part_of else NO_PAGE
+        out[Phase.METRICS] = no_page
     if instance.engine != "sglang":
         out[Phase.VERSION] = f"{instance.engine} does not say it over HTTP"
     return out

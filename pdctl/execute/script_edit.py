@@ -120,7 +120,7 @@ def proposed(bench: Bench, raw: bytes, now: datetime, notes: Sequence[str] = ())
         None if same else _backup_name(bench, now),
         new_run(),
     )
-    return Proposal(writing, _diff(bench, raw), (*notes, *_warnings(bench.current)))
+    return Proposal(writing, _diff(bench, raw), (*notes, *_warnings(bench.current), *_elsewhere(bench.place)))
 
 
 def backed_up(bench: Bench, now: datetime) -> Proposal:
@@ -166,6 +166,12 @@ def _diff(bench: Bench, raw: bytes) -> DiffView:
     sides = compared(_script(bench, bench.current.raw), _script(bench, raw))
     names = (f"{name} as it is", f"{name} as it would be")
     return replace(diff_view(sides, bench.place.subject, names, with_text=True), unsure=())
+
+
+def _elsewhere(place: Place) -> Iterator[str]:
+    """The copies of the script on the further hosts of an engine that spans several."""
+    for host in place.instance.nodes if place.instance is not None else ():
+        yield f"{place.subject} spans {host} as well, whose script is another file: {host}:{place.path}"
 
 
 def _warnings(current: Current) -> Iterator[str]:

@@ -17,6 +17,7 @@ from pdctl.model.plan import Active, State, Step, StepResult
 from pdctl.model.window import Window
 from pdctl.plans import script_write
 from pdctl.plans.active import ENGINE_FACTS, ROUTER_FACTS, active_of
+from pdctl.plans.nodes import leaders
 from pdctl.plans.restart import host_of
 from pdctl.reach.act import NOT_OURS, backup_ask
 
@@ -94,7 +95,7 @@ def drain(doing: Doing, step: Step) -> None:
 def _active(doing: Doing) -> dict[str, Active]:
     """The requests under way on each instance that is to be restarted."""
     names = {s.instance for s in doing.plan.restarts}
-    chosen = [i for i in doing.cluster.instances if i.name in names]
+    chosen = [i for i in leaders(doing.cluster.instances) if i.name in names]
     asks = []
     for instance in chosen:
         host = host_of(instance, doing.cluster)

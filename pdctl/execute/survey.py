@@ -21,7 +21,7 @@ from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.model.engine import Loads, ServerInfo
 from pdctl.model.finding import Finding, RuledOut
 from pdctl.model.host import ScriptFile, Unit
-from pdctl.model.plan import Footing, Ground, Identity, Owner, Script
+from pdctl.model.plan import Active, Footing, Ground, Identity, Owner, Script
 from pdctl.model.router import Workers
 from pdctl.model.window import Window
 from pdctl.plans.active import ENGINE_FACTS, ROUTER_FACTS, active_of, gauges_of
@@ -94,7 +94,7 @@ def _footing(
         None if unit is None else unit.properties.get("LoadState") == "loaded",
         stop_seconds(unit) if unit is not None else None,
         version,
-        active_of(window, instance),
+        _active(window, instance),
         _script(instance, window, raws, drift, checked, process),
         answered,
         refused,
@@ -103,6 +103,13 @@ def _footing(
         tuple(_unit_notes(unit)) if unit is not None else (),
         unit.restarts if unit is not None else None,
     )
+
+
+def _active(window: Window, instance: Instance) -> Active:
+    """The requests of an engine that spans several hosts are all counted at its first node."""
+    if instance.part_of is not None:
+        return Active(0.0, {}, f"all of them are counted at {instance.part_of}")
+    return active_of(window, instance)
 
 
 def _process(

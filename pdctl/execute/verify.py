@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pdctl.errors import StepFailed
 from pdctl.execute.doing import GENERATE, Doing
@@ -14,6 +15,7 @@ from pdctl.model.answer import Fact, Observation
 from pdctl.model.cluster import Instance
 from pdctl.model.plan import Ground, Point, Proven, State, Step, StepResult
 from pdctl.plans import proof
+from pdctl.plans.nodes import leaders
 from pdctl.plans.restart import host_of
 
 PATIENCE = 90.0  # seconds: a breaker that is half-open closes after a minute
@@ -98,4 +100,5 @@ def _still_runs(doing: Doing, after: Ground) -> Iterator[Point]:
 def _pinned(doing: Doing) -> list[Point]:
     from pdctl.checks.pinned import judge
 
-    return list(proof.pinned(doing.cluster, judge(doing.world.window(WINDOW), doing.cluster)))
+    asked = replace(doing.cluster, instances=leaders(doing.cluster.instances))
+    return list(proof.pinned(asked, judge(doing.world.window(WINDOW), asked)))

@@ -16,6 +16,7 @@ from pdctl.model.cluster import Cluster, Instance
 from pdctl.model.plan import Ground, Owner
 from pdctl.model.probe import Attempt
 from pdctl.model.window import Window
+from pdctl.plans.nodes import with_nodes
 from pdctl.plans.restart import host_of
 from pdctl.reach.clock import Clock, SystemClock
 from pdctl.reach.hosts import Hosts
@@ -52,7 +53,8 @@ class OpenWorld:
     """The real one. Use it as a context manager."""
 
     def __init__(self, cluster: Cluster, *, clock: Clock | None = None, lock_path: str) -> None:
-        self.cluster = cluster.with_local()
+        self._whole = cluster.with_local()
+        self.cluster = with_nodes(self._whole)
         self.clock: Clock = clock or SystemClock()
         self.lock_path = lock_path
         self._stack = ExitStack()
@@ -99,8 +101,8 @@ class OpenWorld:
         from pdctl.checks.settled import pinned_settled
         from pdctl.watch import Look, watch
 
-        look = Look(2.0, seconds, stop=lambda window: pinned_settled(window, self.cluster))
-        return watch(self.cluster, look, self.clock).window
+        look = Look(2.0, seconds, stop=lambda window: pinned_settled(window, self._whole))
+        return watch(self._whole, look, self.clock).window
 
     def _pair(self, instance: Instance, timeout: float, *, reuse: bool) -> tuple[Attempt, ...]:
         from pdctl.reach.prober import generate_pair

@@ -9,6 +9,7 @@ from pdctl.inventory.addresses import url_fault
 from pdctl.inventory.faults import Fault, closest, listed
 from pdctl.inventory.lines import Place
 from pdctl.inventory.schema import HOST, INSTANCE, FileRow, HostRow, InstanceRow
+from pdctl.model.cluster import ENGINE_ROLES
 
 _NAME = re.compile(r"(?![.-])(?!host:)[^\s/\\\x00-\x1f\x7f>]{1,100}\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -54,10 +55,22 @@ def _instance_faults(row: InstanceRow, index: int, earlier: list[str], hosts: li
     if row.bootstrap_port is not None and not 1 <= row.bootstrap_port <= 65535:
         wrong = f"{row.bootstrap_port} is no port; ports are 1 to 65535"
         yield Fault(Place("instance", index, "bootstrap_port"), wrong, INSTANCE["bootstrap_port"], who)
+    yield from _node_faults(row, index, hosts, who)
     yield from _key_faults(row, index, who)
     if not any((row.url, row.metrics, row.host, row.unit, row.script, row.log)):
         right = f"For example: {INSTANCE['url']}"
         yield Fault(Place("instance", index), "nothing says where it is: no url, host, unit, script or log", right, who)
+
+
+def _node_faults(row: InstanceRow, index: int, hosts: list[str], who: str) -> Iterator[Fault]:
+    place = Place("instance", index, "nodes")
+    for number, name in enumerate(row.nodes):
+        if name not in hosts:
+            yield Fault(place, f'no [[host]] is named "{name}"', closest(name, hosts) + INSTANCE["nodes"], who)
+        elif name == row.host or name in row.nodes[:number]:
+            yield Fault(place, f'"{name}" is named twice', "The further hosts of the engine, each once.", who)
+    if row.nodes and not (row.role in ENGINE_ROLES and row.host and row.unit):
+        yield Fault(place, "only an engine with a host and a unit has nodes", "The unit is the same on each host.", who)
 
 
 def _key_faults(row: InstanceRow, index: int, who: str) -> Iterator[Fault]:

@@ -49,6 +49,7 @@ class InstanceRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ca_file: str | None = None
     watch: tuple[str, ...] = ()
     restart_command: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
 
 
 class FileRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,6 +83,7 @@ INSTANCE: Mapping[str, str] = {
     "ca_file": 'ca_file = "/etc/pdctl/ca.pem"',
     "watch": 'watch = ["/opt/serve/common.env"]',
     "restart_command": 'restart_command = ["/opt/serve/restart.sh", "prefill"]',
+    "nodes": 'nodes = ["gpu-02"]',
 }
 TABLES: Mapping[str, Mapping[str, str]] = {"host": HOST, "instance": INSTANCE}
 

@@ -174,6 +174,7 @@ def _instance(row: InstanceRow) -> Instance:
         ca_file=row.ca_file,
         watch=row.watch,
         restart_command=row.restart_command,
+        nodes=row.nodes,
     )
 
 

@@ -49,6 +49,7 @@ def _instance(instance: Instance, notes: Iterable[str]) -> Iterator[str]:
             "ca_file": instance.ca_file,
             "watch": list(instance.watch) or None,
             "restart_command": list(instance.restart_command) or None,
+            "nodes": list(instance.nodes) or None,
         }
     )
 

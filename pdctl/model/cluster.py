@@ -39,7 +39,9 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One engine, router or proxy."""
+    """One engine, router or proxy. ``nodes`` are the further hosts of an engine that spans several, which runs there by
+    the same unit, script and restart command. ``part_of`` names the engine of which this is such a node; only what
+    changes hosts makes instances of nodes."""
 
     name: str
     role: Role
@@ -55,6 +57,8 @@ class Instance:
     ca_file: str | None = None
     watch: tuple[str, ...] = ()
     restart_command: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    part_of: str | None = None
 
     @property
     def is_engine(self) -> bool:

@@ -14,6 +14,7 @@ from pdctl.model.finding import Finding, RuledOut, Unchecked
 from pdctl.model.plan import Footing, Point, Proven
 from pdctl.model.probe import Attempt
 from pdctl.model.router import RouterMetrics, Workers
+from pdctl.plans.nodes import leaders
 from pdctl.plans.waiting import DEFINITE
 from pdctl.plans.workers import missing_workers
 
@@ -68,7 +69,7 @@ def pinned(cluster: Cluster, verdicts: Iterable[Finding | Unchecked | RuledOut])
                 told[verdict.subject.partition("->")[0]] = verdict
         elif verdict.what == PINNED and not isinstance(told.get(verdict.subject), Finding):
             told[verdict.subject] = verdict
-    for prefill in cluster.prefills:
+    for prefill in leaders(cluster.prefills):
         yield _pinned(prefill.name, told.pop(prefill.name, None))
     yield from (_pinned(name, verdict) for name, verdict in told.items() if isinstance(verdict, Finding))
 

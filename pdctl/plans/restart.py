@@ -5,6 +5,7 @@ Held for every plan, whatever was asked for (``broken`` checks it, and no plan t
 - No router is restarted before every engine of the plan was restarted and verified.
 - Nothing is restarted before the scripts it starts from are backed up and, where asked for, the drain is over.
 - No instance is restarted twice, and the proof is the last step.
+- The nodes of an engine that spans several hosts are restarted in the same batch.
 - The steps that are left of a plan do not depend on how far it got: they are the same steps in the same batches.
 """
 
@@ -16,6 +17,7 @@ from itertools import count
 from pdctl.errors import UsageError
 from pdctl.model.cluster import LOCAL, Cluster, Host, Instance, Role
 from pdctl.model.plan import Act, Ground, Plan, Step, Wish
+from pdctl.plans.nodes import engine_of, leaders
 from pdctl.plans.restart_notes import notes_of, unchecked_of
 from pdctl.plans.restart_rules import refusals_of
 
@@ -23,6 +25,7 @@ ORDER = (Role.PREFILL, Role.DECODE, Role.ROUTER)
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 ENGINE_READY = ("a new process", "health", "metrics", "version", "a real generation")
+NODE_READY = ("a new process", "the whole engine's readiness at its first node")
 ROUTER_READY = ("a new process", "health", "metrics", "its workers registered", "a real generation through it")
 PROOF = ("no pinned request", "each still the process that was ready")
 PROOF_OF_ROUTER = ("workers registered", "breakers closed", "a fresh and a kept-alive generation through the router")
@@ -54,7 +57,7 @@ def steps_of(cluster: Cluster, wish: Wish) -> tuple[Step, ...]:
 
 def chosen_of(cluster: Cluster, only: Sequence[str]) -> tuple[Instance, ...]:
     """The instances asked for, in the order of the co-restart. Raises UsageError for a name there is not."""
-    known = {i.name: i for i in cluster.instances if i.role in ORDER}
+    known = {i.name: i for i in leaders(cluster.instances) if i.role in ORDER}
     roles = {role.value for role in ORDER}
     for name in only:
         if name not in known and name not in roles:
@@ -62,7 +65,8 @@ def chosen_of(cluster: Cluster, only: Sequence[str]) -> tuple[Instance, ...]:
                 f"{cluster.name} has nothing to restart called {name!r}",
                 f"A role ({', '.join(roles_of(cluster))}) or an instance: {', '.join(known)}.",
             )
-    wanted = [i for i in known.values() if not only or i.name in only or i.role.value in only]
+    named = {name for name, i in known.items() if not only or name in only or i.role.value in only}
+    wanted = [i for i in cluster.instances if i.role in ORDER and engine_of(i) in named]
     return tuple(sorted(wanted, key=lambda i: ORDER.index(i.role)))
 
 
@@ -108,9 +112,12 @@ def _steps(cluster: Cluster, wish: Wish, chosen: tuple[Instance, ...]) -> Iterat
 
 
 def _groups(members: Sequence[Instance], size: int | None) -> Iterator[Sequence[Instance]]:
-    step = size or max(len(members), 1)
-    for start in range(0, len(members), step):
-        yield members[start : start + step]
+    """So many engines at a time; the nodes of one are never apart, because none comes up without the others."""
+    names = list(dict.fromkeys(engine_of(i) for i in members))
+    step = size or max(len(names), 1)
+    for start in range(0, len(names), step):
+        chosen = names[start : start + step]
+        yield [i for i in members if engine_of(i) in chosen]
 
 
 def _backups(cluster: Cluster, chosen: Iterable[Instance], batch: int) -> Iterator[Step]:
@@ -147,7 +154,7 @@ def _restart(instance: Instance, cluster: Cluster, batch: int) -> Step:
         become=host is not None and host.become == "sudo",
         unit=instance.unit,
         script=instance.script,
-        verify=ENGINE_READY if instance.is_engine else ROUTER_READY,
+        verify=NODE_READY if instance.part_of else ENGINE_READY if instance.is_engine else ROUTER_READY,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pdctl.model.cluster import Cluster, Role
 from pdctl.model.plan import Act, Disk, Footing, Ground, Hold, Lock, Refusal, Rule, Site, Step, Wish
+from pdctl.plans.nodes import leaders
 
 LONG_S = 600.0  # a prefill that has run longer than this has state of the decode that would go
 HOLDS_PREFILL = "keeps connections and addresses of the prefill process that would go and may not give them up"
@@ -60,13 +61,13 @@ def _alone(cluster: Cluster, ground: Ground, restarts: Sequence[Step]) -> Iterat
     names = {s.instance for s in restarts}
     decodes = [s for s in restarts if s.role is Role.DECODE]
     if decodes:
-        for prefill in cluster.prefills:
+        for prefill in leaders(cluster.prefills):
             if prefill.name not in names and (why := _stale_prefill(ground.of(prefill.name), ground)):
                 listed = ", ".join(s.instance or "" for s in decodes)
                 yield "decode-alone", listed, f"{prefill.name} {why}: restart it first, in the same run"
     prefills = [s.instance or "" for s in restarts if s.role is Role.PREFILL]
     if prefills:
-        for decode in cluster.decodes:
+        for decode in leaders(cluster.decodes):
             footing = ground.of(decode.name)
             if decode.name not in names and not _is_down(footing):
                 yield (
@@ -108,7 +109,7 @@ def _ways(cluster: Cluster, restarts: Sequence[Step]) -> Iterator[Row]:
             yield "shared-unit", name, f"{step.unit} on {step.host} is the unit of several instances"
         elif commands[step.host, step.command] > 1:
             yield "shared-unit", name, f"its restart command on {step.host} is that of several instances"
-        if instance is not None and not instance.url:
+        if instance is not None and not instance.url and instance.part_of is None:
             yield "verifiable", name, "the inventory names no url, so nothing can show that it is ready"
 
 

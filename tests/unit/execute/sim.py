@@ -338,7 +338,7 @@ class Sim:
         return self._said(ask, PAGE if ask.fact is Fact.METRICS else "", 200)
 
     def _workers(self) -> tuple[str, ...]:
-        return () if self.workers_gone else tuple(i.url or "" for i in self.cluster.engines)
+        return () if self.workers_gone else tuple(i.url for i in self.cluster.engines if i.url)
 
     def _shown(self, unit: Unit) -> str:
         """``systemctl show``."""

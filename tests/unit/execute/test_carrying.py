@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from carry import Story, all_done, nothing_silent
 from sim import Sim, site
 
+from pdctl.execute import journal
 from pdctl.execute.events import Kind
+from pdctl.model.cluster import Cluster, Host
 from pdctl.model.plan import Act, End, Proven, State, Wish
+from pdctl.plans.nodes import with_nodes
 
 
 @pytest.fixture
@@ -263,3 +267,47 @@ def test_an_error_of_pdctl_itself_leaves_nothing_unsaid(story: Story, monkeypatc
     assert all(m.lock is None for m in story.sim.machines.values())
     monkeypatch.undo()
     all_done(story, story.resume())
+
+
+def test_that_a_run_is_gone_on_with_is_written_down(story: Story) -> None:
+    story.sim.units["decode-1"].fate = "no-start"
+    story.begin()
+    story.sim.heal()
+    all_done(story, story.resume())
+    (resumed,) = [e for e in journal.read(story.file).entries if e.kind == "restart-resumed"]
+    assert resumed.fields["left"] == ["restart:decode-1", "restart:router-0", "prove"]
+    assert resumed.fields["pid"] == 4711
+
+
+# --- engines that span several hosts ----------------------------------------------------------------------------------
+
+
+def spread() -> Cluster:
+    """The first prefill spans two hosts."""
+    whole = site(1, 1, 1)
+    first = replace(whole.instances[0], nodes=("h-more",))
+    return with_nodes(replace(whole, instances=(first, *whole.instances[1:]), hosts=(*whole.hosts, Host("h-more"))))
+
+
+def test_the_nodes_of_an_engine_are_restarted_together_and_ready_with_its_first(tmp_path: Path) -> None:
+    story = Story(Sim(spread()), tmp_path / "j", Wish(serial=1, drain=30.0))
+    story.sim.units["prefill-0"].starts_in = 60.0
+    outcome = story.begin()
+    all_done(story, outcome)
+    times = {whose: t for t, kind, whose in story.sim.acts if kind == "restart"}
+    assert list(times) == ["prefill-0", "prefill-0@h-more", "decode-0", "router-0"]
+    assert times["prefill-0@h-more"] - times["prefill-0"] < 2 and times["decode-0"] - times["prefill-0"] > 60
+    assert outcome is not None
+    node = outcome.of(next(s for s in outcome.plan.restarts if s.instance == "prefill-0@h-more"))
+    assert "health not checked: prefill-0 answers for the whole" in node.detail
+    assert next(r for r in outcome.results if r.step == "drain").detail == "nothing is active"
+
+
+def test_a_node_that_does_not_come_back_stops_what_follows(tmp_path: Path) -> None:
+    story = Story(Sim(spread()), tmp_path / "j")
+    story.sim.units["prefill-0@h-more"].fate = "no-start"
+    outcome = story.begin()
+    assert outcome is not None and outcome.end is End.FAILED
+    assert outcome.why is not None and "restart prefill-0@h-more: it did not start" in outcome.why
+    assert acts(story) == ["prefill-0", "prefill-0@h-more"]
+    nothing_silent(story, outcome)

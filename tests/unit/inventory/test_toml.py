@@ -33,6 +33,10 @@ bootstrap_port = 8998
 api_key_env = "PREFILL_KEY"
 watch = ["/opt/serve/common.env", "/opt/serve"]
 restart_command = ["/opt/serve/restart.sh", "prefill"]
+nodes = ["gpu-02"]
+
+[[host]]
+name = "gpu-02"
 
 [[instance]]
 name = "decode-0"
@@ -67,6 +71,7 @@ def test_every_key_is_read() -> None:
                 api_key=KeySource(env="PREFILL_KEY"),
                 watch=("/opt/serve/common.env", "/opt/serve"),
                 restart_command=("/opt/serve/restart.sh", "prefill"),
+                nodes=("gpu-02",),
             ),
             Instance(
                 "decode-0",
@@ -78,7 +83,7 @@ def test_every_key_is_read() -> None:
             ),
             Instance("router-0", Role.ROUTER, url="http://r0:30001", metrics_url="http://r0:29000/metrics"),
         ),
-        (Host("gpu-01", "ops@gpu-01.example:2222", "sudo"),),
+        (Host("gpu-01", "ops@gpu-01.example:2222", "sudo"), Host("gpu-02")),
         "pdctl.toml",
     )
 
@@ -113,6 +118,17 @@ WRONG = {
     ),
     "watch item": (ENGINE + 'watch = ["/x", 3]\n', "f.toml:9: instance p0: watch: must be text", 'watch = ["/opt'),
     "restart type": (ENGINE + 'restart_command = "a b"\n', "f.toml:9: instance p0: restart_command", '["/opt/serve'),
+    "node unknown": (
+        ENGINE + 'host = "gpu-01"\nunit = "p"\nnodes = ["gpu-0"]\n',
+        'f.toml:11: instance p0: nodes: no [[host]] is named "gpu-0"',
+        '"gpu-01"?',
+    ),
+    "node twice": (
+        ENGINE + 'host = "gpu-01"\nunit = "p"\nnodes = ["gpu-01"]\n',
+        'f.toml:11: instance p0: nodes: "gpu-01" is named twice',
+        "each once",
+    ),
+    "node of nothing": (ENGINE + 'nodes = ["gpu-01"]\n', "f.toml:9: instance p0: nodes: only an engine", "unit"),
     "host unknown": (
         ENGINE + 'host = "gpu-1"\n',
         'f.toml:9: instance p0: host: no [[host]] is named "gpu-1"',
@@ -238,5 +254,6 @@ def test_every_field_of_an_instance_has_its_key_in_the_file() -> None:
     """A field added to the model must be added to the file as well, or init and captures would lose it."""
     written = render_cluster(read_cluster(WHOLE, "f"))
     renamed = {"metrics_url": "metrics", "api_key": "api_key_env"}
-    for field in dataclasses.fields(Instance):
+    made_of_others = {"part_of"}  # a further node is made of its engine's nodes, and stands in no file
+    for field in (f for f in dataclasses.fields(Instance) if f.name not in made_of_others):
         assert f"\n{renamed.get(field.name, field.name)} = " in written
