@@ -110,7 +110,7 @@ def _from_outside(instance: Instance) -> bool:
 
 
 def _meaning(instance: Instance) -> str:
-    how = "asked directly with the bootstrap host 2.2.2.2 (no peer), as its own health check does"
+    how = "asked directly as its own health check asks it (one token, bootstrap host 2.2.2.2: no peer)"
     if instance.role is Role.PREFILL:
         return f"{how}: shows HTTP, scheduler and a forward pass, no transfer; one token comes out"
     return f"{how}: shows HTTP, scheduler, memory and decoding, no transfer; the text means nothing"

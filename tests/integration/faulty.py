@@ -192,7 +192,7 @@ class Faulty:
             return ""
         if self.manners.no_echo:
             return "lorem ipsum dolor"
-        nonce = NONCE.findall(json.dumps(asked))[-1]
+        nonce = [*NONCE.findall(json.dumps(asked)), "0"][-1 if "input_ids" in asked else -2]
         with self._lock:
             others = [n for n in self._nonces if n != nonce]
             self._nonces.append(nonce)

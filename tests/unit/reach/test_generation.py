@@ -33,7 +33,13 @@ def test_a_conversation_in_the_three_forms() -> None:
 def test_one_half_of_a_pair_names_the_host_that_is_no_peer() -> None:
     value = sent(Dialect.NATIVE, Wanted(("x",), half=True))
     assert (value["bootstrap_host"], value["bootstrap_room"]) == ("2.2.2.2", 0)
+    assert sent(Dialect.NATIVE, Wanted(("x",), half=True, room=3))["bootstrap_room"] == 3
     assert "bootstrap_host" not in sent(Dialect.CHAT, Wanted(("x",)))
+
+
+def test_one_half_of_a_pair_is_never_given_a_prompt_that_could_be_cut_in_chunks() -> None:
+    value = sent(Dialect.NATIVE, Wanted(("a long conversation " * 1000, "of", "many turns"), half=True))
+    assert value["input_ids"] == [0] and "text" not in value, "a chunk of a request without a peer ends 0.5.15"
 
 
 def test_an_empty_answer_in_a_conversation_is_still_a_message() -> None:
