@@ -190,7 +190,7 @@ class _Check:
                 continue
             from pdctl.checkup import stages
 
-            if self.left() < stages.LEAST_S:
+            if self.left() < stages.NEEDS_S[name]:
                 self.cut[name] = "no time was left before the deadline"
                 self.more.append(stages.no_time(name, self.cluster))
                 continue

@@ -25,6 +25,8 @@ from pdctl.reach.hosts import Hosts
 LEAST_S = 0.5  # a stage with less time than this is not begun
 DUMPS = 2
 APART_S = 2.0  # seconds between dumps
+# Seconds without which a stage is not begun: what it overran would cost the verdict on all others.
+NEEDS_S = {"sockets": LEAST_S, "probes": 2.0, "stacks": APART_S + 2.0}
 HANG_S = 8.0  # seconds of silence that count as a hang of a probe's request
 
 Seen = tuple[Window, list[Finding]]

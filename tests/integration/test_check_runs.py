@@ -220,6 +220,12 @@ def test_a_stage_that_found_no_time_is_unknown_and_not_fine(cron: Cron) -> None:
     assert run.report.status is Status.UNKNOWN
 
 
+def test_a_stage_that_would_not_end_in_time_is_not_begun_and_costs_no_verdict_on_the_others(cron: Cron) -> None:
+    run = cron.on("breaker").run(chosen=choose(["stacks"], hosts=False), deadline_s=4.5)
+    assert not next(stage for stage in run.stages if stage.name == "stacks").ran
+    assert run.report.status is Status.CRITICAL and {"router-circuit-open", "endpoint-unreadable"} <= names(run)
+
+
 # --- memory ------------------------------------------------------------------------------------------------------
 
 
