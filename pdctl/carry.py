@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from pdctl.facts.asks import server_info_fallback
+from pdctl.facts.asks import older_name
 from pdctl.model.answer import Answer, Why
 from pdctl.model.ask import Ask, CommandAsk, HttpAsk
 from pdctl.reach.clock import Clock
@@ -39,6 +39,8 @@ class Carrier:
         self._close: Callable[[], None] | None = None
         self._commands = commands
         self._via = via
+        self._older: set[tuple[str, str]] = set()  # (subject, fact) known by their older name
+        self._absent: set[tuple[str, str]] = set()  # and those that have none
 
     def ready(self, asks: Iterable[Ask]) -> None:
         """Makes what carries these asks, if it is not there yet. Called by one thread, before lanes use it."""
@@ -57,14 +59,28 @@ class Carrier:
         """The answer. Never raises: a carrier that does is an answer with an error."""
         begun = self._clock.now()
         try:
-            answer = self._carried(ask, started, deadline)
-            other = server_info_fallback(ask) if isinstance(ask, HttpAsk) and answer.status == 404 else None
-            if other is None:
-                return answer
-            second = self._carried(other, started, deadline)
-            return second if second.status == 200 else answer
+            older = older_name(ask) if isinstance(ask, HttpAsk) else None
+            if older is None:
+                return self._carried(ask, started, deadline)
+            return self._by_name(ask, older, started, deadline)
         except Exception as error:  # noqa: BLE001 - a fault of a carrier is an answer too: nothing is ever dropped
             return self.failed(ask, started, begun, Why.OTHER, f"{type(error).__name__}: {str(error)[:200]}")
+
+    def _by_name(self, ask: Ask, older: Ask, started: float, deadline: float) -> Answer:
+        """The answer under one of a question's two names, the one that was answered last first. Which it is does not
+        change while an engine runs, so an endpoint that is not there is not asked for each round."""
+        key = ask.subject, str(ask.fact)
+        first, other = (older, ask) if key in self._older else (ask, older)
+        answer = self._carried(first, started, deadline)
+        if answer.status != 404 or key in self._absent:
+            return answer
+        second = self._carried(other, started, deadline)
+        if second.status == 404:
+            self._absent.add(key)
+        if second.status != 200:
+            return answer
+        (self._older.add if other is older else self._older.discard)(key)
+        return second
 
     def failed(self, ask: Ask, started: float, begun: float, why: Why, detail: str) -> Answer:
         """The answer that stands for one that did not come, ``begun`` the moment it was asked."""

@@ -97,7 +97,9 @@ def _guarded(words: list[str], debug: bool) -> int:
 def _run(words: list[str]) -> int:
     """Runs the command that ``words`` name; raises PdctlError for wrong usage. Returns the status it asks for."""
     if words in (["--version"], ["-V"]):
-        sys.stdout.write(f"pdctl {__version__}\n")
+        from pdctl import outlet
+
+        outlet.write(f"pdctl {__version__}\n")
         return 0
     import typer
 

@@ -100,7 +100,7 @@ def interrupted(words: Sequence[str]) -> int:
 
 def crashed(error: Exception, words: Sequence[str], debug: bool) -> int:
     """Tells an error that nobody foresaw, unless it only says that stdout is closed or full."""
-    if isinstance(error, OSError) and _stdout_fails():
+    if isinstance(error, OSError) and (_while_echoing(error) or _stdout_fails()):
         abandon_stdout()
         if isinstance(error, BrokenPipeError):
             return CLOSED_PIPE
@@ -194,6 +194,14 @@ def _place(error: Exception) -> str:
             place = f" ({name.removeprefix(here)}:{step.tb_lineno})"
         step = step.tb_next
     return place
+
+
+def _while_echoing(error: BaseException) -> bool:
+    """Whether the command line's own echo of a help text raised it. An unbuffered stdout has nothing left to flush."""
+    step, name = error.__traceback__, ""
+    while step is not None:
+        name, step = step.tb_frame.f_code.co_name, step.tb_next
+    return name == "echo"
 
 
 def _stdout_fails() -> bool:

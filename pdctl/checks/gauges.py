@@ -49,7 +49,7 @@ def judge_unavailable(engine: EngineView) -> Iterator[Verdict]:
     yield found(
         "gauge-unavailable",
         engine.name,
-        f"release {engine.version} does not report how many requests are being handed over; read {instead}",
+        f"{engine.release} does not report how many requests are being handed over; read {instead}",
         confidence=Confidence.CERTAIN,
         evidence=(saw(dead_text(engine), engine.pages[-1]),),
         limits=("whether anything is pinned could not be judged from this engine's page",),
@@ -100,6 +100,7 @@ def settled(engine: EngineView) -> bool:
 
 
 def stale(engine: EngineView, gauge: Gauge, readings: tuple[Count, ...]) -> Verdict:
+    longer = () if engine.traits.inflight == Inflight.REPUBLISHED else ("pdctl pinned --for 90s",)
     return found(
         "gauge-stale",
         engine.name,
@@ -109,7 +110,7 @@ def stale(engine: EngineView, gauge: Gauge, readings: tuple[Count, ...]) -> Verd
         evidence=(saw(f"{gauge} gauge: {series_text(readings)}, no counter moved", readings[-1].at),),
         since=readings[0].at.seen.at,
         limits=("an engine rewrites it 30 s after its last batch if idle; one stuck entry keeps it for ever",),
-        next=("pdctl pinned --for 90s", f"pdctl stacks {engine.name}", "pdctl explain gauge-stale"),
+        next=(*longer, f"pdctl stacks {engine.name}", "pdctl explain gauge-stale"),
     )
 
 

@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 
 from pdctl.checks.provenance import pages_from
 from pdctl.checks.view import Count, EngineView
@@ -161,14 +162,49 @@ def usual_stay(engine: EngineView, queue: Gauge) -> float | None:
 
 def since_outlier(engine: EngineView, queue: Gauge, dp: int | None, factor: float, least: float) -> float:
     """Seconds into the window since which no request left a queue after a stay far out of the ordinary (``factor``
-    times the mean of those before, ``least`` seconds at least): one that a timeout ended says nothing of turnover."""
-    last = 0.0
-    for before, after in pairwise(engine.pages):
-        (old, n), (new, m) = (seconds_in(p.value, (STEPS[queue].left,), dp) for p in (before, after))
-        usual = old / n if n else 0.0
-        if m > n and (new - old) - (m - n) * usual > max(least, factor * usual):
-            last = after.t
-    return last
+    times what is usual there, ``least`` seconds at least): one that a timeout ended says nothing of turnover. Usual is
+    the mean of those before the window, or what most stretches of it show, whichever is less: each that a timeout
+    ended lifts a mean, and would hide the next one."""
+    stretches, usual = _stays(engine, queue, dp)
+    slow = (t for t, spent, count in stretches if spent - count * usual > max(least, factor * usual))
+    return max(slow, default=0.0)
+
+
+def _stays(engine: EngineView, queue: Gauge, dp: int | None) -> tuple[list[tuple[float, float, float]], float]:
+    """For each stretch between two pages in which requests left a queue: its end, the seconds these had spent there,
+    and how many they were; and what is usual for one (see ``since_outlier``)."""
+    told = [(page.t, *seconds_in(page.value, (STEPS[queue].left,), dp)) for page in engine.pages]
+    stretches = [(t, new - old, m - n) for (_, old, n), (t, new, m) in pairwise(told) if m > n]
+    means = [told[0][1] / told[0][2]] if told and told[0][2] else []
+    means += [median(spent / count for _, spent, count in stretches)] if stretches else []
+    return stretches, min(means, default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Stayers:
+    """``count`` of those in a queue at the end that were there all the while since ``since`` (seconds into the window):
+    fewer came in after it than are there. ``usual`` seconds are what one stays."""
+
+    count: float
+    since: float
+    usual: float
+
+
+def stayers(engine: EngineView, queue: Gauge, dp: int | None) -> Stayers | None:
+    """Those that are in a queue longest, by its counters alone; None where as many came in as are there."""
+    readings = counted(engine, queue, dp)
+    if not readings or readings[-1].value < 1:
+        return None
+    came, found = 0.0, None
+    _, usual = _stays(engine, queue, dp)
+    for (before, _), entered in zip(
+        reversed(tuple(pairwise(engine.pages))), reversed(tuple(entries(engine, queue, dp))), strict=True
+    ):
+        came += entered
+        if readings[-1].value - came < 1:
+            break
+        found = Stayers(readings[-1].value - came, before.t, usual)
+    return found
 
 
 def unmoved_since(engine: EngineView, queue: Gauge, dp: int | None) -> float:
@@ -191,3 +227,17 @@ def entries(engine: EngineView, queue: Gauge, dp: int | None, since: float = 0.0
     for before, after in pairwise(pages):
         old, new = (_folded(p.value.stage_counts.get(STEPS[queue].entered, {}), dp) for p in (before, after))
         yield max(0.0, new - old)
+
+
+def newest_seconds(engine: EngineView, queue: Gauge, dp: int | None, since: float, count: float) -> float:
+    """Request-seconds from ``since`` to the last page of the ``count`` requests that came into a queue last; of those
+    that came before ``since`` all the while. What came between two pages is taken to have come evenly spread, and each
+    of it twice as long before the second one, as far as the first one lets it."""
+    pages = [p for p in engine.pages if p.t >= since]
+    spent, left_over = 0.0, count
+    stretches = zip(pairwise(pages), entries(engine, queue, dp, since), strict=True)
+    for (before, after), came in reversed(tuple(stretches)):
+        took, long = min(left_over, came), after.t - before.t
+        spent += took * (pages[-1].t - after.t + (min(long, long * took / came) if came else 0.0))
+        left_over -= took
+    return spent + left_over * (pages[-1].t - pages[0].t if pages else 0.0)

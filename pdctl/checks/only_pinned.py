@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from pdctl.checks import judge
 from pdctl.checks.base import found
-from pdctl.model.answer import Fact
+from pdctl.checks.trust import Counts
+from pdctl.checks.view import EngineView, view_of
 from pdctl.model.cluster import Cluster
-from pdctl.model.finding import Confidence, Evidence, Finding, Report, Status, Unchecked, by_weight
+from pdctl.model.finding import Confidence, Evidence, Finding, Report, Unchecked, by_weight
 from pdctl.model.window import Window
 
 ABOUT = frozenset(
@@ -42,21 +43,14 @@ def judge_only_pinned(window: Window, cluster: Cluster) -> Report:
     findings = [f for f in report.findings if f.name in ABOUT]
     open_questions = [u for u in report.unchecked if u.what == QUESTION]
     if not any(f.name == QUESTION for f in findings):
-        findings += [unanswered(u) for u in open_questions if not explained(u, findings)]
+        engines = {engine.name: engine for engine in view_of(window, cluster).engines}
+        findings += [unanswered(u, engines.get(u.subject)) for u in open_questions if not explained(u, findings)]
     return replace(
         report,
         findings=tuple(by_weight(findings)),
         unchecked=tuple(open_questions),
         ruled_out=tuple(r for r in report.ruled_out if r.what in ABOUT),
     )
-
-
-def not_from_a_glance(report: Report, window: Window) -> Report:
-    """The report of a look that was too short to tell whether a request is pinned: what would be fine is unknown."""
-    if report.status != Status.OK or window.seconds >= GLANCE_S or not window.subjects(Fact.METRICS):
-        return report
-    open_questions = [u for u in report.unchecked if u.what == QUESTION and not explained(u, list(report.findings))]
-    return report.with_findings(by_weight((*report.findings, *map(unanswered, open_questions))))
 
 
 def explained(question: Unchecked, findings: list[Finding]) -> bool:
@@ -68,8 +62,9 @@ def explained(question: Unchecked, findings: list[Finding]) -> bool:
     )
 
 
-def unanswered(question: Unchecked) -> Finding:
+def unanswered(question: Unchecked, engine: EngineView | None) -> Finding:
     """The question left open, as a finding of unknown severity: this engine's numbers can't answer it."""
+    longer = ("pdctl pinned --for 120s",) if engine is not None and time_tells(engine) else ()
     return found(
         "gauge-unavailable",
         question.subject,
@@ -77,5 +72,12 @@ def unanswered(question: Unchecked) -> Finding:
         confidence=Confidence.CERTAIN,
         evidence=(Evidence(question.why, instance=question.subject),),
         limits=("it is neither shown nor excluded",),
-        next=(f"pdctl stacks {question.subject}", "pdctl pinned --for 120s"),
+        next=(f"pdctl stacks {question.subject}", *longer, "pdctl explain gauge-unavailable"),
     )
+
+
+def time_tells(engine: EngineView) -> bool:
+    """Whether a longer look could answer it: the release counts or writes something that shows a request which stays,
+    or is not known."""
+    traits = engine.traits
+    return not traits.known or traits.stages or traits.http_active or traits.counts != Counts.NONE

@@ -17,13 +17,14 @@ from pdctl.checks.pinned_gauge import judge_by_gauge
 from pdctl.checks.pinned_http import judge_by_http
 from pdctl.checks.pinned_live import judge_live_decode, judge_live_prefill
 from pdctl.checks.pinned_stage import judge_by_stages, judge_stage_decode
+from pdctl.checks.pinned_sums import judge_by_sums, judge_sums_decode
 from pdctl.checks.view import ClusterView, EngineView, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.finding import Finding, RuledOut, Unchecked
 from pdctl.model.window import Window
 
-RULES = (judge_live_prefill, judge_under_flow, judge_by_stages, judge_by_http, judge_by_gauge)
+RULES = (judge_live_prefill, judge_under_flow, judge_by_stages, judge_by_http, judge_by_sums, judge_by_gauge)
 
 
 @lru_cache(maxsize=4)
@@ -41,7 +42,8 @@ def judge_decode(view: ClusterView, decode: EngineView, known: tuple[Finding, ..
     """A decode that waits for what no prefill has; where a prefill holds something, that is the one to name."""
     yield from judge_live_decode(view, decode, known)
     if not known:
-        yield from judge_stage_decode(view, decode)
+        by_stage = tuple(judge_stage_decode(view, decode))
+        yield from by_stage or judge_sums_decode(view, decode)
 
 
 def first_verdict(view: ClusterView, prefill: EngineView) -> Iterator[Verdict]:

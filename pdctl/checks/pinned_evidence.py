@@ -29,6 +29,14 @@ def http_signal(engine: EngineView, since: float) -> Iterator[Evidence]:
         yield saw(text, readings[-1].at, http_requests_active=readings[-1].value)
 
 
+def sums_signal(engine: EngineView, dp: int | None, since: float) -> Iterator[Evidence]:
+    """Requests wait all through the span by ``/get_load``: in bootstrap, where the waiting queue moves on."""
+    readings = engine.sums(dp, since)
+    if len(readings) >= 2 and floor_of(readings) >= 1:
+        text = f"requests that wait by /get_load: {series_text(readings)}"
+        yield saw(text, readings[-1].at, count=readings[-1].value)
+
+
 def peer_signal(view: ClusterView, engine: EngineView, since: float) -> Iterator[Evidence]:
     """A peer's live counterpart queue is not empty all through the span (a room is in decode's transfer queue while it
     is in prefill's bootstrap tail, waiting or inflight queue)."""

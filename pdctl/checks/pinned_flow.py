@@ -17,12 +17,13 @@ from pdctl.checks.pinned_live import mean_transfer_s, rank_text
 from pdctl.checks.plateau import floor_of, mean_of, series_text, tail
 from pdctl.checks.trust import Counts
 from pdctl.checks.view import ClusterView, Count, EngineView
-from pdctl.checks.witness import SURE, Odds, at_most, batch_counts, odds, paced
+from pdctl.checks.witness import SURE, Odds, at_most, batch_counts, odds, paced, still_there, witnesses
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, RuledOut, Unchecked
 
 LOOP_S = 0.03  # the transfer time is taken when the loop sees its end (seen on 0.5.23); room for a late turn
 LEAST_READINGS, LEAST_S, LEAST_DONE = 8, 20.0, 2
+CLEAR = 0.2  # a share of the time that leaves room for what else the seconds of transfers leave out
 SLOW_FACTOR = 20.0  # a transfer this many times longer than the mean is out of the ordinary
 
 
@@ -43,7 +44,7 @@ def judge_under_flow(view: ClusterView, engine: EngineView) -> Iterator[Verdict]
             continue
         against = explained(engine, dp, full)
         if against is not None and against.log < SURE and not met_each_time(engine, dp, full[0].t):
-            yield floor_finding(view, engine, dp, full, against.share)
+            yield floor_finding(view, engine, dp, full, against)
         else:
             text = flow_text(full, dp) if flows(engine) else short_text(full, dp)
             yield Unchecked("request-pinned", engine.name, text)
@@ -83,7 +84,9 @@ def explained(engine: EngineView, dp: int | None, readings: tuple[Count, ...]) -
         return None
     flow = turnover(engine, ("prefill_transfer_kv_cache",), dp, readings[0].t)
     if flow is not None and flow.done:
-        return odds(readings, at_most(flow), flow.stay) if span >= SLOW_FACTOR * flow.stay else None
+        if span < SLOW_FACTOR * flow.stay:
+            return None
+        return odds(readings, at_most(flow), flow.stay, still_there(engine, Gauge.INFLIGHT, dp, readings[0].t, flow))
     share = turnover_share(engine, dp, readings)
     if share is None:
         return None
@@ -119,17 +122,18 @@ def independent(engine: EngineView, readings: tuple[Count, ...]) -> float:
 
 
 def floor_finding(
-    view: ClusterView, engine: EngineView, dp: int | None, readings: tuple[Count, ...], share: float
+    view: ClusterView, engine: EngineView, dp: int | None, readings: tuple[Count, ...], against: Odds
 ) -> Verdict:
     """The finding for a floor that turnover can't hold."""
-    floor = floor_of(readings)
-    second = second_signals(view, engine, readings[0].t)
-    text = f"live inflight {series_text(readings)}, never below {floor:g}; turnover alone fills {share:.0%} of the time"
+    floor, since = floor_of(readings), readings[0].t
+    beside = tuple(witnesses(view, engine, dp, since, live=False))
+    second = (*second_signals(view, engine, since), *beside)
+    text = f"live inflight {series_text(readings)}, never below {floor:g}; turnover {against.words}"
     return found(
         "request-pinned",
         engine.name,
         f"{floor:g} request(s) stay in {engine.name}'s inflight queue behind traffic that flows past",
-        confidence=Confidence.CERTAIN if second and share < 0.2 else Confidence.LIKELY,
+        confidence=Confidence.CERTAIN if beside or (second and against.share < CLEAR) else Confidence.LIKELY,
         evidence=(saw(text, readings[-1].at, count=floor, mean=round(mean_of(readings), 2)), *second),
         rank=engine.rank_to_name(dp),
         since=readings[0].at.seen.at,

@@ -48,7 +48,7 @@ def by_inflight(view: ClusterView, engine: EngineView, dp: int | None) -> Iterat
     """The verdict on one rank's inflight gauge, where the release's gauge can tell at all."""
     if engine.traits.inflight not in TELLING:
         return
-    still = engine.still_since(dp)
+    still = engine.quiet_since(dp)
     readings = standing(engine.gauge(Gauge.INFLIGHT, dp, still or 0.0))
     if len(readings) < LEAST_READINGS or readings[-1].t - readings[0].t < OVERDUE_S:
         return
@@ -77,12 +77,12 @@ def gauge_hindrance(view: ClusterView, engine: EngineView, dp: int | None, since
         return f"the scheduler of {engine.name} did not answer: a stopped one leaves its gauges as they were"
     if engine.batches_since(since, dp):
         return "batches run in the window and each counts its own requests: the gauge alone can't tell"
-    if engine.still_since(dp) is None and engine.batches_since(since, dp) is None:
+    if engine.quiet_since(dp) is None and engine.batches_since(since, dp) is None:
         return "no counter and no log shows whether batches ran, so a standing gauge can be turnover"
     if engine.traits.inflight == Inflight.OWN_30S and engine.probes(since) != 0:
         seen = engine.probes(since)
         how = "health probes came" if seen else "whether health probes came can't be seen"
-        return f"{how}: on {engine.version} each parks the inflight gauge at 1 or more on a healthy, idle engine"
+        return f"{how}: on {engine.release} each parks the inflight gauge at 1 or more on a healthy, idle engine"
     return None
 
 
@@ -99,9 +99,7 @@ def pinned_by_gauge(engine: EngineView, readings: tuple[Count, ...], second: tup
         evidence=(saw(text, readings[-1].at, gauge=readings[-1].value), *second),
         since=readings[0].at.seen.at,
         limits=tuple(gauge_limits(engine, bool(second))),
-        next=(f"pdctl stacks {engine.name}", f"pdctl sample --from-now {engine.name}", "pdctl explain request-pinned")[
-            ::2
-        ],
+        next=(f"pdctl stacks {engine.name}", "pdctl explain request-pinned"),
     )
 
 
@@ -132,7 +130,7 @@ def by_overdue_report(view: ClusterView, engine: EngineView) -> Iterator[Verdict
         yield found(
             "request-pinned",
             engine.name,
-            f"at least one request is stuck between {engine.name} and decode; release {engine.version} can't count it",
+            f"at least one request is stuck between {engine.name} and decode; {engine.release} can't count it",
             confidence=Confidence.CERTAIN if stacks and (late or routed) else Confidence.LIKELY,
             evidence=(*routed, *late, *stacks),
             limits=("how many, and in which queue, this release does not report",),
@@ -151,9 +149,7 @@ def unproven(view: ClusterView, engine: EngineView, in_the_call: bool) -> str | 
             return f"the scheduler of {one.name} did not answer, and a stopped one holds requests as well"
     if in_the_call or entered_since(view, engine):
         return None
-    return (
-        f"requests are under way, but nothing of {engine.version or 'this release'} shows that one is being handed over"
-    )
+    return f"requests are under way, but nothing of {engine.release} shows that one is being handed over"
 
 
 def silent(engine: EngineView) -> bool:
@@ -211,7 +207,7 @@ def routed_none(view: ClusterView, engine: EngineView) -> bool:
 def blind_text(engine: EngineView) -> str:
     readings = engine.gauge(Gauge.INFLIGHT, engine.dps[0])
     if engine.traits.inflight in (Inflight.DEAD, Inflight.REPUBLISHED):
-        return f"release {engine.version or 'unknown'} can't report its inflight queue; stacks would tell"
+        return f"{engine.release} can't report its inflight queue; stacks would tell"
     if readings and floor_of(readings) >= 1:
         return (
             f"the inflight gauge reads {series_text(readings)}, which proves nothing here; 60 s without traffic would"

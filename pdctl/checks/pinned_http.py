@@ -60,7 +60,7 @@ def judge_by_http(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
         since=flat.readings[0].at.seen.at,
         against=tuple(frozen_counts(engine)),
         limits=(
-            f"release {engine.version} can't say in which queue they sit: its live counts are frozen while they do",
+            f"{engine.release} can't say in which queue they sit: its live counts are frozen while they do",
             *(() if second else ("one signal only: neither gauge, decode, router nor stack confirms it",)),
         ),
         next=(f"pdctl stacks {engine.name}", f"pdctl logs {engine.name} --failures", "pdctl explain request-pinned"),
@@ -69,10 +69,17 @@ def judge_by_http(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
 
 def counts_tell(engine: EngineView) -> bool:
     """Whether live counts are there that tell better: fresh ones, to the end of the window."""
-    rows = [at.t for dp in engine.dps for at, _ in engine.fresh_rows(dp)]
     if engine.traits.counts == Counts.DATED:
-        return bool(rows and engine.pages) and engine.pages[-1].t - max(rows) < LEAST_S / 2
-    return bool(rows)
+        return all(renewed(engine, dp) for dp in engine.dps)
+    return any(engine.fresh_rows(dp) for dp in engine.dps)
+
+
+def renewed(engine: EngineView, dp: int | None) -> bool:
+    """Whether each of a rank's snapshots was new when it was answered, near the end of the window. One that stands is
+    of a rank that something is stuck in; a health check's batch renews it for a moment."""
+    end = engine.pages[-1].t if engine.pages else 0.0
+    lately = [at.t for at, _ in engine.rows(dp) if end - at.t < LEAST_S / 2]
+    return bool(lately) and {at.t for at, _ in engine.fresh_rows(dp)} >= set(lately)
 
 
 def what_hinders(view: ClusterView, engine: EngineView, flat: Plateau) -> str | None:
@@ -157,7 +164,7 @@ def frozen_counts(engine: EngineView) -> Iterator[str]:
         zeros = [at for at, row in engine.rows(dp) if row.inflight == 0 and row.bootstrap == 0]
         if zeros:
             yield (
-                f"/v1/loads says inflight 0 and bootstrap 0: in {engine.version} a snapshot from before the last "
+                f"/v1/loads says inflight 0 and bootstrap 0: in {engine.release} a snapshot from before the last "
                 "batch, not renewed while a request is stuck"
             )
             return

@@ -29,7 +29,7 @@ def judge_live_prefill(view: ClusterView, engine: EngineView) -> Iterator[Verdic
     judged = False
     empty: list[str] = []
     for dp in engine.dps:
-        still = engine.still_since(dp)
+        still = engine.quiet_since(dp)
         for queue in PREFILL_QUEUES:
             readings = engine.live(queue, dp)
             if not readings:
@@ -62,7 +62,7 @@ def pinned_queue(
 def needed_s(engine: EngineView, queue: Gauge, dp: int | None) -> float:
     """How long a queue must stand before it counts: longer where this engine's own transfers take long, or where
     nothing says how long they take or whether anything moves."""
-    if engine.still_since(dp) is None:
+    if engine.quiet_since(dp) is None:
         return BLIND_S
     mean = mean_transfer_s(engine)
     if queue == Gauge.INFLIGHT:

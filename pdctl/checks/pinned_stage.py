@@ -9,15 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.checks.base import Verdict, found, saw
-from pdctl.checks.handoff import STEPS, counted, since_outlier, turnover, unmoved_since, usual_stay
+from pdctl.checks.handoff import STEPS, counted, since_outlier, stayers, turnover, unmoved_since, usual_stay
 from pdctl.checks.memory import starved, token_progress_known, token_signs
-from pdctl.checks.pinned_evidence import http_signal, idle_signal, router_signal, stack_signal
+from pdctl.checks.pinned_evidence import http_signal, idle_signal, router_signal, stack_signal, sums_signal
 from pdctl.checks.pinned_gauge import overdue, routed_none
 from pdctl.checks.pinned_http import held_tokens, standing_gauge
 from pdctl.checks.plateau import floor_of, series_text, tail
 from pdctl.checks.scheduler import judge_stopped
 from pdctl.checks.view import ClusterView, Count, EngineView
-from pdctl.checks.witness import SURE, account, at_most, batch_counts, bootstrap_gauge, computes, odds, paced, witnesses
+from pdctl.checks.witness import (
+    SURE,
+    account,
+    at_most,
+    batch_counts,
+    batches_prove,
+    bootstrap_gauge,
+    computes,
+    odds,
+    paced,
+    still_there,
+    witnesses,
+)
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, Evidence, Unchecked
 
@@ -38,9 +50,31 @@ def judge_by_stages(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
 
 
 def judge_queue(view: ClusterView, engine: EngineView, dp: int | None, queue: Gauge) -> Iterator[Verdict]:
+    """The verdict on one rank's queue: on those that were in it for long whatever else went through, else on its
+    floor since the last one that a timeout ended."""
+    if not contradicted(view, engine, queue):
+        old = tuple(judge_stayers(view, engine, dp, queue))
+        yield from old or judge_since_outlier(view, engine, dp, queue)
+
+
+def judge_stayers(view: ClusterView, engine: EngineView, dp: int | None, queue: Gauge) -> Iterator[Verdict]:
+    """Pinned where fewer came into a queue than are in it, over a span in which each of them would long have left."""
+    old, end = stayers(engine, queue, dp), engine.pages[-1].t if engine.pages else 0.0
+    if old is None or end - old.since < max(FLOW_S, SLOW_FACTOR * old.usual):
+        return
+    readings = counted(engine, queue, dp, old.since)
+    if len(readings) < LEAST_READINGS or hindrance_of(view, engine, queue, old.since):
+        return
+    second = seconds(view, engine, dp, queue, old.since, quiet=True)
+    if second:
+        words = f"{old.count:g} of them for all of it: fewer came in since than are there"
+        yield told(engine, dp, queue, readings, second, words)
+
+
+def judge_since_outlier(view: ClusterView, engine: EngineView, dp: int | None, queue: Gauge) -> Iterator[Verdict]:
     cut = since_outlier(engine, queue, dp, SLOW_FACTOR, FLOW_S)
     readings = tail(counted(engine, queue, dp, cut))
-    if len(readings) < LEAST_READINGS or contradicted(view, engine, queue):
+    if len(readings) < LEAST_READINGS:
         return
     hindrance = hindrance_of(view, engine, queue, readings[0].t)
     if hindrance:
@@ -84,14 +118,16 @@ def judge_flow(
         words = f"one of them for {kept.oldest:.0f} s at least, behind {flow.done:.0f} that passed through"
         yield told(engine, dp, queue, readings, (kept.evidence,), words)
         return
-    against = odds(readings, at_most(flow), flow.stay)
-    if against is None or against.log > SURE:
+    against = odds(readings, at_most(flow), flow.stay, still_there(engine, queue, dp, since, flow))
+    if against is None:
+        return
+    if against.log > SURE and not (queue == Gauge.INFLIGHT and batches_prove(engine, dp, since)):
         return
     if paced(engine, queue, dp, since) and not any(batch_counts(engine, dp, since)):
         return
     second = seconds(view, engine, dp, queue, since, quiet=False)
-    words = f"the {flow.done:.0f} that passed through fill it for {against.share:.1%} of the time at most"
-    yield told(engine, dp, queue, readings, second, words)
+    short = against.words if against.log <= SURE else "leaves no chance to what each batch line counts beyond its own"
+    yield told(engine, dp, queue, readings, second, f"turnover ({flow.done:.0f} passed through) {short}")
 
 
 def needed_s(engine: EngineView, queue: Gauge) -> float:
@@ -138,10 +174,12 @@ def seconds(
     elif queue == Gauge.BOOTSTRAP:
         more += bootstrap_gauge(engine, dp, since)
     quiet = quiet or (not engine.is_prefill and not token_signs(engine, since))
-    return (*more, *(quiet_signals(view, engine, queue, since) if quiet else stack_signal(engine)))
+    return (*more, *(quiet_signals(view, engine, dp, queue, since) if quiet else stack_signal(engine)))
 
 
-def quiet_signals(view: ClusterView, engine: EngineView, queue: Gauge, since: float) -> Iterator[Evidence]:
+def quiet_signals(
+    view: ClusterView, engine: EngineView, dp: int | None, queue: Gauge, since: float
+) -> Iterator[Evidence]:
     """Second signals that count where nothing moves. What a decode owes may be a long answer: it counts where nothing
     is computed."""
     if engine.is_prefill and computes(engine, since):
@@ -151,6 +189,8 @@ def quiet_signals(view: ClusterView, engine: EngineView, queue: Gauge, since: fl
         yield from http_signal(engine, since)
         yield from router_signal(view, engine, since)
     yield from stack_signal(engine)
+    if queue != Gauge.INFLIGHT:
+        yield from sums_signal(engine, dp, since)
     if queue == Gauge.BOOTSTRAP:
         return
     yield from idle_signal(engine, since)

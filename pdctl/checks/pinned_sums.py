@@ -10,12 +10,12 @@ from its arrival until its KV is there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, takewhile
 
 from pdctl.checks.base import Verdict, found, saw
 from pdctl.checks.memory import token_signs
 from pdctl.checks.pinned_evidence import router_signal, stack_signal
-from pdctl.checks.plateau import Plateau, constant, floor_of, plateau, series_text, tail
+from pdctl.checks.plateau import Plateau, floor_of, plateau, series_text
 from pdctl.checks.view import ClusterView, Count, EngineView
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, Evidence, RuledOut, Unchecked
@@ -67,8 +67,8 @@ def judge_orphans(view: ClusterView, engine: EngineView, dp: int | None) -> Iter
 def judge_in_flight(view: ClusterView, engine: EngineView, dp: int | None) -> Iterator[Verdict]:
     """KV that stays in use while no request waits or runs: of a request in flight, where a decode waits for one."""
     still = nothing_finished(engine, dp)
-    held = tail(engine.held_tokens(dp, still or 0.0))
-    if still is None or len(held) < LEAST_READINGS or held[-1].t - held[0].t < LEAST_S or not constant(held):
+    held = steady(engine.held_tokens(dp, still or 0.0))
+    if still is None or len(held) < LEAST_READINGS or held[-1].t - held[0].t < LEAST_S:
         return
     if held[-1].t < engine.sums(dp)[-1].t:
         return
@@ -85,6 +85,12 @@ def judge_in_flight(view: ClusterView, engine: EngineView, dp: int | None) -> It
         f"at least one request is in flight from {engine.name} to decode and does not arrive: {text} waiting or running"
     )
     yield told(view, engine, dp, held, words, second)
+
+
+def steady(readings: Readings) -> Readings:
+    """The readings at the end that are all the same, and not 0: tokens that move are of a request that is computed."""
+    kept = tuple(takewhile(lambda count: count.value == readings[-1].value > 0, reversed(readings)))
+    return tuple(reversed(kept))
 
 
 def judge_sums_decode(view: ClusterView, decode: EngineView) -> Iterator[Verdict]:
@@ -110,12 +116,10 @@ def standing(engine: EngineView, dp: int | None) -> Plateau | None:
 
 
 def nothing_finished(engine: EngineView, dp: int | None) -> float | None:
-    """Seconds into the window since which no request finished on a rank, or on the whole engine where its counters name
-    no ranks (before 0.5.1); None where nothing tells. Where no counter is on any page none ever finished: they are not
-    there before their first increment."""
-    told = (engine.still_since(dp), engine.still_since())
-    unborn = 0.0 if len(engine.pages) > 1 else None
-    return next((still for still in told if still is not None), unborn)
+    """Seconds into the window since which no request finished; None where nothing tells. Where no counter is on any
+    page none ever finished: they are not there before their first increment."""
+    still = engine.quiet_since(dp)
+    return 0.0 if still is None and len(engine.pages) > 1 else still
 
 
 def total(decode: EngineView, since: float) -> Readings:

@@ -66,6 +66,11 @@ class EngineView:
         return self.instance.role == Role.PREFILL
 
     @property
+    def release(self) -> str:
+        """Its release in words: "release 0.5.9", or "its release, which is not known,"."""
+        return f"release {self.version}" if self.version else "its release, which is not known,"
+
+    @property
     def dps(self) -> tuple[int | None, ...]:
         """The data-parallel ranks that were seen, (None,) for an engine that names none."""
         seen = {row.dp for at in self.loads for row in at.value.rows}
@@ -124,15 +129,31 @@ class EngineView:
     def fresh_rows(self, dp: int | None) -> tuple[tuple[At[Loads], LoadRow], ...]:
         """The rows whose counts were true when they were answered.
 
-        Asked of the scheduler (0.5.8.post1 to 0.5.12.post1): all. Dated snapshots (0.5.16 and later): those whose own
-        time is no older than ``FRESH_S``. Undated ones (0.5.13.post1 to 0.5.15): none."""
-        rows = tuple(self.rows(dp))
+        Sums of queues: none, see ``sums``. Asked of the scheduler (0.5.8.post1 to 0.5.12.post1): all. Dated snapshots
+        (0.5.16 and later): those whose own time is no older than ``FRESH_S``. Undated ones (0.5.13.post1 to 0.5.15):
+        none."""
+        rows = tuple((at, row) for at, row in self.rows(dp) if not row.summed)
         if self.traits.counts == Counts.ASKED:
             return rows
         if any(row.timestamp is None for _, row in rows):
             return ()
         ages = snapshot_ages(rows)
         return tuple(pair for pair, age in zip(rows, ages, strict=True) if age <= FRESH_S)
+
+    def sums(self, dp: int | None, since: float = 0.0) -> tuple[Count, ...]:
+        """How many requests wait by ``/get_load``, which asks the scheduler (0.4.9 to 0.5.20): on prefill in bootstrap
+        or for their forward pass, on decode in prealloc, transfer or for a batch."""
+        rows = ((at, row) for at, row in self.rows(dp) if row.summed and row.waiting is not None and at.t >= since)
+        return tuple(Count(at.t, float(row.waiting or 0), at) for at, row in rows)
+
+    def held_tokens(self, dp: int | None, since: float = 0.0) -> tuple[Count, ...]:
+        """KV tokens in use by ``/get_load`` at the readings at which no request waited or ran."""
+        rows = ((at, row) for at, row in self.rows(dp) if row.summed and at.t >= since)
+        return tuple(
+            Count(at.t, float(row.used_tokens), at)
+            for at, row in rows
+            if row.used_tokens is not None and not row.running
+        )
 
     def growth(self, counter: Gauge, dp: int | None = None, since: float = 0.0, whole: bool = True) -> float | None:
         """How much a counter grew from the last page at or before ``since`` to the last page; None when it can't be
@@ -159,6 +180,11 @@ class EngineView:
                 if new > (old or 0.0):
                     moved = after.t
         return moved if known else None
+
+    def quiet_since(self, dp: int | None = None) -> float | None:
+        """As ``still_since`` of the rank; of the whole engine where no counter tells of its ranks."""
+        own = self.still_since(dp)
+        return self.still_since() if own is None else own
 
     @property
     def moves(self) -> tuple[Gauge, ...]:
@@ -230,6 +256,8 @@ class EngineView:
         for at, row in self.fresh_rows(self.dps[0]):
             if at.t >= since and (row.timestamp is not None or self.traits.counts == Counts.ASKED):
                 return "its live queue counts are fresh"
+        if self.sums(self.dps[0], since):
+            return "/get_load answered, which asks the scheduler"
         share = self.cpu_share(since)
         if share is not None and share > 0.005:
             return "its scheduler uses CPU"

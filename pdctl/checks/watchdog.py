@@ -81,7 +81,7 @@ def timeout_of(engine: EngineView, name: str) -> tuple[float | None, str]:
         if seconds is not None:
             return seconds, source
     default = engine.traits.bootstrap_timeout_s if name == BOOTSTRAP else engine.traits.waiting_timeout_s
-    return default, f"default of {engine.version}"
+    return default, f"default of {engine.release}"
 
 
 def _seconds(text: str | None) -> float | None:

@@ -1,9 +1,19 @@
 """What traffic alone explains, and witnesses for what it does not.
 
-With L requests in a queue on average, it holds k or more of them for at most a share L/k of the time (Markov). So n
-readings far enough apart to be independent, each k or more, have odds of at most (L/k)**n. L is taken from the seconds
-that requests spent in their stages (Little's law); where a count is taken at batches and not at any time, the time that
-forward passes take is added, as it can only then have seen the batch before.
+L requests on average are in a queue, by the seconds they spent in their stages (Little's law). Where a count is taken
+at batches and not at any time, the time that forward passes take is added, as it can only then have seen the batch
+before. Two tests ask whether readings come from such a queue; neither takes anything else for granted of the traffic:
+
+- It holds k or more for at most a share L/k of the time (Markov). So n readings far enough apart to be independent,
+  each k or more, have odds of at most (L/k)**n.
+- Of readings N that are L on average, the product of all 1 + b(N/L - 1) is 1 on average, for any stake b from 0 to 1:
+  it is the gain of one who bets on more than L. That it ever is g or more has odds of at most 1/g (Ville). A request
+  that stays lifts every reading by one, and so it shows behind a queue that is seldom empty as well, where the first
+  test is blind. What is in the queue at the end has not spent its seconds yet, so they are added to L as though the
+  last that came were there: a queue that grows is not taken for one that something stays in.
+
+Of readings closer together than a request stays, every m-th are independent; the m-th root of the gain is a gain
+(Hoelder's inequality).
 """
 
 from __future__ import annotations
@@ -14,9 +24,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from pdctl.checks.base import saw
-from pdctl.checks.handoff import Turnover, counted, entries, turnover
+from pdctl.checks.handoff import Turnover, counted, entries, newest_seconds, turnover
 from pdctl.checks.pinned_http import only_probes
-from pdctl.checks.plateau import floor_of, series_text
+from pdctl.checks.plateau import floor_of, mean_of, series_text
 from pdctl.checks.provenance import pages_from
 from pdctl.checks.trust import Counts, Inflight
 from pdctl.checks.view import ClusterView, Count, EngineView
@@ -26,29 +36,63 @@ from pdctl.model.finding import Evidence
 SURE = math.log(1e-6)  # odds that turnover explains the readings, for a verdict
 WITNESS = math.log(1e-4)  # and for a witness of it, whose own doubt the verdict's readings share
 STAGES = ("prefill_forward", "prefill_transfer_kv_cache")
+STAKES = (0.3, 0.6, 0.9, 1.0)
 SLACK = 1.5  # seconds of a request's way through prefill that no stage counts: tokenising, waiting, answering
 
 
 @dataclass(frozen=True, slots=True)
 class Odds:
     """Readings that were never below ``floor``: ``share`` of the time turnover alone keeps it so, ``log`` the natural
-    logarithm of the odds that it did at each of them."""
+    logarithm of the odds that it did at each of them. ``mean`` is theirs, ``held`` what turnover makes of it at most.
+    ``by_mean``: it is the mean that speaks, not the floor."""
 
     floor: float
     share: float
     log: float
+    mean: float = 0.0
+    held: float = 0.0
+    by_mean: bool = False
+
+    @property
+    def words(self) -> str:
+        """How turnover falls short of the readings."""
+        if self.by_mean:
+            return f"makes {self.held:.2g} of the {self.mean:.2g} that are there on average, at most"
+        return f"fills it for {self.share:.1%} of the time at most"
 
 
-def odds(readings: Iterable[Count], held: float, stay: float) -> Odds | None:
+def odds(readings: Iterable[Count], held: float, stay: float, there: float | None = None) -> Odds | None:
     """The odds for these readings where turnover holds ``held`` on average, each for ``stay`` seconds; None of
-    readings that touched zero or are too few."""
+    readings that touched zero or are too few. ``there``: how many it may have held on average over just this span,
+    those that are still there at the end included (``still_there``); None where that is not known, and then their
+    mean is not asked."""
     rows = tuple(readings)
     if len(rows) < 3 or floor_of(rows) < 1:
         return None
     floor, span = floor_of(rows), rows[-1].t - rows[0].t
     share = min(1.0, held / floor)
     independent = min(float(len(rows)), 1.0 + span / stay if stay > 0 else float(len(rows)))
-    return Odds(floor, share, independent * math.log(max(share, 1e-9)))
+    log = independent * math.log(max(share, 1e-9))
+    by_mean = math.inf if there is None else math.log(2.0) - gain(rows, there) * independent / len(rows)
+    return Odds(floor, share, min(log, by_mean), mean_of(rows), there or held, by_mean < log)
+
+
+def gain(readings: tuple[Count, ...], held: float) -> float:
+    """The natural logarithm of what betting on more than ``held`` gains over these readings, at the stake that gains
+    most of a few; that there are several to choose from is paid for."""
+    most = max(held, 1e-9)
+    gains = (sum(math.log(1.0 + stake * (r.value / most - 1.0)) for r in readings) for stake in STAKES)
+    return max(gains) - math.log(len(STAKES))
+
+
+def still_there(engine: EngineView, queue: Gauge, dp: int | None, since: float, flow: Turnover) -> float | None:
+    """How many requests turnover held on average over the span from ``since`` on: those that left, by ``flow``, and
+    those that are in the queue at the end, had they come last of all. None where the counters of stages do not tell."""
+    readings = counted(engine, queue, dp, since)
+    if len(readings) < 2:
+        return None
+    span = readings[-1].t - readings[0].t
+    return flow.held + newest_seconds(engine, queue, dp, since, readings[-1].value) / span
 
 
 def at_most(flow: Turnover) -> float:
@@ -64,13 +108,17 @@ def paced(engine: EngineView, queue: Gauge, dp: int | None, since: float) -> boo
     return mean >= 0.9 and sum((n - mean) ** 2 for n in came) / len(came) < 0.05 * mean
 
 
-def witnesses(view: ClusterView, engine: EngineView, dp: int | None, since: float) -> Iterator[Evidence]:
-    """What shows, apart from the stage counters of this engine, that its inflight queue was never empty."""
+def witnesses(
+    view: ClusterView, engine: EngineView, dp: int | None, since: float, *, live: bool = True
+) -> Iterator[Evidence]:
+    """What shows, apart from the stage counters of this engine (and its live counts, unless ``live``), that its
+    inflight queue was never empty."""
     flow = passing(engine, dp, since)
     if flow is None:
         return
-    for text, readings in live_readings(engine, dp, since):
-        yield from against(text, readings, flow)
+    there = still_there(engine, Gauge.INFLIGHT, dp, since, flow)
+    for text, readings in live_readings(engine, dp, since) if live else ():
+        yield from against(text, readings, flow, there)
     yield from batch_counts(engine, dp, since)
     if not computes(engine, since):
         yield from peer_counts(view, engine, since)
@@ -90,9 +138,21 @@ def computes(engine: EngineView, since: float) -> bool:
 def batch_counts(engine: EngineView, dp: int | None, since: float) -> Iterator[Evidence]:
     """Those witnesses that are taken at the instants of batches, whatever the pace of the readings."""
     flow = passing(engine, dp, since)
+    if flow is None:
+        return
+    there = still_there(engine, Gauge.INFLIGHT, dp, since, flow)
     for text, readings in (*gauge_readings(engine, dp, since), *line_readings(engine, dp, since)):
-        if flow is not None:
-            yield from against(text, readings, flow)
+        yield from against(text, readings, flow, there)
+
+
+def batches_prove(engine: EngineView, dp: int | None, since: float) -> bool:
+    """Whether the batch lines by themselves leave turnover no chance: there may be many of them between two pages."""
+    flow = passing(engine, dp, since)
+    if flow is None:
+        return False
+    there = still_there(engine, Gauge.INFLIGHT, dp, since, flow)
+    told = (odds(readings, flow.held, flow.stay, there) for _, readings in line_readings(engine, dp, since))
+    return any(found is not None and found.log < SURE for found in told)
 
 
 def passing(engine: EngineView, dp: int | None, since: float) -> Turnover | None:
@@ -103,8 +163,8 @@ def passing(engine: EngineView, dp: int | None, since: float) -> Turnover | None
     return Turnover(at_most(forward) + at_most(transfer), transfer.done, forward.stay + transfer.stay)
 
 
-def against(text: str, readings: tuple[Count, ...], flow: Turnover) -> Iterator[Evidence]:
-    found = odds(readings, flow.held, flow.stay)
+def against(text: str, readings: tuple[Count, ...], flow: Turnover, there: float | None) -> Iterator[Evidence]:
+    found = odds(readings, flow.held, flow.stay, there)
     if found is not None and found.log < WITNESS:
         yield saw(f"{text}: {series_text(readings)}", readings[-1].at, floor=found.floor)
 
@@ -187,7 +247,8 @@ def peer_counts(view: ClusterView, engine: EngineView, since: float) -> Iterator
     for decode in view.decodes:
         flow = turnover(decode, ("decode_transferred",), None, since)
         readings = decode.live_total(Gauge.TRANSFER, since) or counted(decode, Gauge.TRANSFER, None, since)
-        found = odds(readings, at_most(flow), flow.stay) if flow is not None else None
+        there = still_there(decode, Gauge.TRANSFER, None, since, flow) if flow is not None else None
+        found = odds(readings, at_most(flow), flow.stay, there) if flow is not None else None
         if found is not None and found.log < WITNESS:
             yield saw(f"transfer of {decode.name}: {series_text(readings)}", readings[-1].at, floor=found.floor)
 

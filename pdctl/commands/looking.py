@@ -93,7 +93,7 @@ def said(looked: Looked) -> list[str]:
     if looked.interrupted:
         lines.append(f"interrupted after {looked.window.seconds:.0f} s; this is judged from what was seen by then")
     if looked.kept is not None:
-        lines.append(f"evidence kept: {looked.kept}")
+        lines.append(f"{'what was kept until then' if looked.notes else 'evidence kept'}: {looked.kept}")
     if looked.window.note:
         lines.append(looked.window.note)
     return lines

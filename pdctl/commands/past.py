@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pdctl.model.finding import Report
     from pdctl.model.window import Window
 
-LATELY_S = 120.0  # of a longer span the end is judged by itself too: a healthy hour must not hide its last minutes
 
 UrlArg = Annotated[str, typer.Argument(metavar="PROMETHEUS", help="The server's URL, e.g. http://prometheus:9090.")]
 SinceOpt = Annotated[
@@ -175,14 +174,9 @@ def _window(path: Path, span: Span) -> Window:
 
 
 def _judged(window: Window, cluster: Cluster) -> Report:
-    from pdctl.checks import judge
-    from pdctl.checks.lately import tail, with_lately
-    from pdctl.checks.only_pinned import not_from_a_glance
+    from pdctl.checks.over_time import judge_over_time
 
-    report = judge(window, cluster)
-    if window.seconds > 2 * LATELY_S:
-        report = with_lately(report, [judge(tail(window, LATELY_S), cluster)])
-    return not_from_a_glance(report, window)
+    return judge_over_time(window, cluster)
 
 
 def _lines(found: Past, path: Path | None) -> list[str]:

@@ -19,6 +19,7 @@ from pdctl.commands.common import (
     Output,
     OutputOpt,
     PrefillOpt,
+    ProxyOpt,
     RecordOpt,
     ReleaseOpt,
     RouterOpt,
@@ -37,6 +38,7 @@ def pinned(
     prefill: PrefillOpt = None,
     decode: DecodeOpt = None,
     router: RouterOpt = None,
+    proxy: ProxyOpt = None,
     capture: FromOpt = None,
     demo: DemoOpt = None,
     release: ReleaseOpt = None,
@@ -58,7 +60,14 @@ def pinned(
     from pdctl.checks.settled import pinned_settled
 
     with target(
-        config=config, prefill=prefill, decode=decode, router=router, capture=capture, demo=demo, release=release
+        config=config,
+        prefill=prefill,
+        decode=decode,
+        router=router,
+        proxy=proxy,
+        capture=capture,
+        demo=demo,
+        release=release,
     ) as what:
         looked = look_at(
             what,

@@ -204,6 +204,7 @@ def _sayings(sampler: Sampler) -> Iterator[str]:
     elif plan.until is not None and not sampler.interrupted:
         yield f"{plan.until} was not found in {sampler.taken} samples"
     if plan.record is not None:
-        yield f"recorded in {plan.record}; judge it with: pdctl triage --from {shlex.quote(str(plan.record))}"
+        kept = "what was recorded until then is" if sampler.notes else "recorded"
+        yield f"{kept} in {plan.record}; judge it with: pdctl triage --from {shlex.quote(str(plan.record))}"
     if not sampler.read:
         yield "no number could be read of any instance"

@@ -64,7 +64,7 @@ def triage(
     Looks for a few seconds where all is clear, up to --for where it is not. Asks gently: metrics, live queue counts,
     settings, logs; no health check, because that is a request of its own."""
     from pdctl.checks import judge
-    from pdctl.checks.only_pinned import not_from_a_glance
+    from pdctl.checks.over_time import judge_over_time
     from pdctl.checks.settled import triage_settled
 
     with target(
@@ -88,8 +88,7 @@ def triage(
             keep=not no_record,
             hosts=not no_hosts,
         )
-        report = judge(looked.window, what.cluster, only=only or (), skip=skip or ())
-        report = not_from_a_glance(report, looked.window)
+        report = judge_over_time(looked.window, what.cluster, only=only or (), skip=skip or ())
         report = muted(report, what, looked.lines)
     looked.tell()
     emit(report, output, ascii_only=ascii_only, fail_on=fail_on, interrupted=looked.interrupted)

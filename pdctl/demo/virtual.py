@@ -18,6 +18,7 @@ from pdctl.model.cluster import Cluster, Instance, Role
 TIMEOUT = 5.0
 LOG_SECONDS = 300.0
 LOG_LINES = 50
+OLD_LOADS = "/get_load"
 LOADS = "/v1/loads?include=core,disagg,queues"
 
 
@@ -87,11 +88,17 @@ class Asker:
             if whole:
                 yield from self._get(instance, Fact.WORKERS, instance.url + "/workers")
             return
-        yield from self._get(instance, Fact.LOADS, instance.url + LOADS)
+        yield from self._loads(instance, instance.url)
         if first:
             engine = self.cluster.engine(instance.name)
             path = "/server_info" if engine is None or engine.traits.server_info_path else "/get_server_info"
             yield from self._get(instance, Fact.SERVER_INFO, instance.url + path)
+
+    def _loads(self, instance: Instance, url: str) -> Iterator[Answer]:
+        """Live counts, by the name that the engine knows."""
+        (asked,) = self._get(instance, Fact.LOADS, url + LOADS)
+        (older,) = self._get(instance, Fact.LOADS, url + OLD_LOADS) if asked.status == 404 else (asked,)
+        yield older if older.status == 200 else asked
 
     def log(self, instance: Instance) -> Iterator[Answer]:
         """The log's lines of the last five minutes before the window and since, but the last fifty at least."""

@@ -18,6 +18,7 @@ ORDER = (Fact.METRICS, Fact.LOADS, Fact.WORKERS, Fact.SERVER_INFO, Fact.HEALTH)
 LOADS_PATH = "/v1/loads?include=core,disagg,queues"
 SERVER_INFO_PATH = "/server_info"
 OLD_SERVER_INFO_PATH = "/get_server_info"
+OLD_LOADS_PATH = "/get_load"
 TIMEOUT = 5.0  # seconds
 HEALTH_TIMEOUT = 25.0  # seconds: an engine gives up on its own probe after 20
 
@@ -54,6 +55,19 @@ def server_info_fallback(ask: HttpAsk) -> HttpAsk | None:
     if ask.url.endswith(OLD_SERVER_INFO_PATH):
         return None
     return replace(ask, url=ask.url.removesuffix(SERVER_INFO_PATH) + OLD_SERVER_INFO_PATH)
+
+
+def loads_fallback(ask: HttpAsk) -> HttpAsk | None:
+    """What stands for live counts before ``/v1/loads`` (0.4.9 to 0.5.7), to ask after a 404; None for any other ask. It
+    is asked of the scheduler itself, and gives sums over queues."""
+    if ask.fact is not Fact.LOADS or not ask.url.endswith(LOADS_PATH):
+        return None
+    return replace(ask, url=ask.url.removesuffix(LOADS_PATH) + OLD_LOADS_PATH)
+
+
+def older_name(ask: HttpAsk) -> HttpAsk | None:
+    """The same question as older releases know it, None where it has one name only."""
+    return server_info_fallback(ask) or loads_fallback(ask)
 
 
 def _url(instance: Instance, fact: Fact) -> str | None:

@@ -103,4 +103,5 @@ def _old_row(row: dict[str, object], rank: int | None) -> LoadRow:
         running=running if running is not None and running >= 0 else None,
         waiting=waiting,
         used_tokens=count_of(row.get("num_tokens")) if waiting == 0 else None,
+        summed=True,
     )

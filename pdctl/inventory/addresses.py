@@ -13,7 +13,9 @@ def url_fault(url: str) -> str:
     '"10.0.0.1:30000" has no scheme; write http://10.0.0.1:30000'
     """
     if "://" not in url:
-        return f'"{url}" has no scheme; write http://{url.lstrip("/")}'
+        better = f"http://{url.lstrip('/')}"
+        write = "http://10.0.0.1:30000, say" if url_fault(better) else better
+        return f'"{_without_login(better).removeprefix("http://")}" has no scheme; write {write}'
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -29,6 +31,8 @@ def _parts_fault(parts: SplitResult, port: int | None, url: str) -> str:
         return f'"{url}" would hold a login in plain text; use api_key_env or api_key_file'
     if not parts.hostname or any(c.isspace() or not c.isprintable() for c in url):
         return f'"{url}" names no host'
+    if parts.netloc.endswith(":"):
+        return f'"{url}" has a colon and no port after it; ports are 1 to 65535'
     if port == 0:
         return f'"{url}" has port 0; ports are 1 to 65535'
     if parts.query or parts.fragment:

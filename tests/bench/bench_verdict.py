@@ -81,9 +81,8 @@ def judged(number: int) -> Outcome:
         "stages": stages(made.answers, old=release_of(case.release) < release_of("0.5.10")),
         "pdctl": first_time(whole, made) if said == "pinned" else None,
     }  # fmt: skip
-    evident = evidence(case, made.answers) or at["stages"] is not None
     return Outcome(
-        case, label(made, case), evident, said, bool(where & places(made)), sure, at,
+        case, label(made, case), evidence(case, made), said, bool(where & places(made)), sure, at,
         tuple(f"{f.name}@{f.subject}({f.confidence})" for f in report.findings), why,
     )  # fmt: skip
 

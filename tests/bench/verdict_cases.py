@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from random import Random
 
 from pdctl.demo.core.cluster import ClusterSpec, SimCluster
-from pdctl.demo.core.release import RELEASES, release_of
+from pdctl.demo.core.release import RELEASES, Release, release_of
 from pdctl.demo.core.spec import Speed
 from pdctl.demo.core.traffic import Clients, Probes, Shape
 from pdctl.demo.core.truth import Truth
@@ -127,28 +128,78 @@ def places(made: Recording) -> set[str]:
     return set().union(*(pinned_at(truth) for truth in made.truths))
 
 
-def evidence(case: Case, answers: tuple[Answer, ...]) -> bool:
-    """Whether a release's gauges, live counts and active HTTP requests can show the fault (parts A1 to A3 of what is
-    known of the releases), leaving the counters of request stages aside. They cannot where turnover alone keeps
-    something in flight at so many of the readings that it explains them all, nor where the window is no longer than a
-    slow transfer of that engine may take."""
-    release = release_of(case.release)
-    if not room_for_evidence(case, answers):
+# -- what could be known ---------------------------------------------------------------------------------------
+SURE = math.log(1e6)
+SLOW = 20.0  # times its mean stay in a queue: what stays as long is out of the ordinary
+QUIET_S = 28.0
+STAKES = [n / 50 for n in range(1, 51)]
+STAGES = {
+    "inflight": ("prefill_forward", "prefill_transfer_kv_cache"),
+    "transfer": ("decode_bootstrap", "decode_transferred"),
+}
+
+
+def evidence(case: Case, made: Recording) -> bool:
+    """Whether what the release exports holds evidence of what was stuck at every sample, whoever reads it and how.
+
+    Where nothing finishes on the engine for half a minute, the length of the queue is exported by every release from
+    0.4.9 on: as a live count (0.5.8 and later, frozen from 0.5.13 to 0.5.18), by the counters of request stages
+    (0.5.3 and later), or in the sums and the used tokens of /get_load (0.4.9 to 0.5.20). It stands while the engine
+    says that nothing ends: evidence, unless a transfer of that engine may take as long.
+
+    Behind traffic a reading does not say whether it counts the stuck request or those that pass. What the releases
+    from 0.5.3 on export of those is how many passed and the seconds they stayed, so how many were there on average
+    (Little's law), and nothing of when. Any traffic that makes the same average is as good an explanation. The best
+    that can be done against all of them at once is to bet on more than the average, at the stake that gains most (the
+    growth rate of such a bet is the least divergence of the readings from any traffic with that average; no test that
+    errs as seldom can tell more). Readings are evidence when that gains a million, of those readings that lie farther
+    apart than a request stays. Releases before 0.5.3 export no such average: none.
+
+    This is worked out from the true state (who is stuck where, at every sample) and the engine's own pages, and knows
+    nothing of the rules that are measured by it. It says too little where a source counts between the samples (batch
+    lines in the log)."""
+    always = set.intersection(*({(s.instance, s.queue, s.dp) for s in truth.pinned} for truth in made.truths))
+    return any(shows(release_of(case.release), made, *place) for place in always)
+
+
+def shows(release: Release, made: Recording, instance: str, queue: str, dp: int) -> bool:
+    """Whether the pages of an instance show what is stuck in one rank's queue."""
+    told = list(pages(made.answers, instance))
+    if len(told) < 3 or release < release_of("0.4.9"):
         return False
-    if case.seconds < 30 or release < release_of("0.5.3"):
-        return False
-    if case.fault == "pinned-under-load" and case.speed in ("slow-wire", "long-steps"):
-        return False
-    if release >= release_of("0.5.8"):
+    names, apart = STAGES.get(queue), release >= release_of("0.5.10")
+    rows = [(t, flight(body, names, dp, apart)) for t, body in told] if names and release >= release_of("0.5.3") else []
+    stay = rows[0][1].spent / rows[0][1].done if rows and rows[0][1].done else 0.0
+    calm = quiet_s(told)
+    if calm >= max(QUIET_S, SLOW * stay):
         return True
-    flows = case.fault in ("pinned-under-load", "one-rank", "transfer-leak") or case.clients or case.probed
-    inflight = case.fault not in ("pinned-bootstrap", "pinned-transfer")
-    return bool(inflight and (flows or case.fault == "pinned-probed"))
+    return behind_traffic(rows) if rows else False
+
+
+def quiet_s(told: list[tuple[float, bytes]]) -> float:
+    """Seconds at the end of the window in which no request finished by the front end's counters."""
+    ended = [(t, sum(float(value) for value in ENDED.findall(body))) for t, body in told]
+    since = next((before for before, after in reversed(list(pairwise(ended))) if after[1] > before[1]), None)
+    return ended[-1][0] - (ended[0][0] if since is None else ended[ended.index(since) + 1][0])
+
+
+def behind_traffic(rows: list[tuple[float, Flight]]) -> bool:
+    """Whether betting on more than the average of what passed gains a million."""
+    (start, first), (end, last) = rows[0], rows[-1]
+    spent, done, seconds = last.spent - first.spent, last.done - first.done, end - start
+    lengths = [row.left for _, row in rows]
+    if done <= 0 or min(lengths) < 1 or SLOW * spent / done > seconds:
+        return done <= 0 and min(lengths) >= 1 and seconds >= QUIET_S
+    average = max(spent / seconds, 1e-9)
+    apart = min(1.0, (1.0 + seconds / (spent / done)) / len(rows)) if spent else 1.0
+    return apart * max(sum(math.log(1 + b * (n / average - 1)) for n in lengths) for b in STAKES) >= SURE
 
 
 # -- the rules in use today ------------------------------------------------------------------------------------
 INFLIGHT = re.compile(rb"^sglang:num_prefill_in(?:f)?li?ght_queue_reqs(?:\{[^}]*\})? (\S+)$", re.M)
 STAGE = re.compile(rb'^sglang:per_stage_req_latency_seconds_(count|sum)\{[^}]*stage="(\w+)"[^}]*\} (\S+)$', re.M)
+ENDED = re.compile(rb"^sglang:(?:num_requests|prompt_tokens|generation_tokens)_total(?:\{[^}]*\})? (\S+)$", re.M)
+DP = re.compile(rb'dp_rank="(\d+)"')
 FAILED = re.compile(rb"^sglang:num_transfer_failed_reqs_total(?:\{[^}]*\})? (\S+)$", re.M)
 
 
@@ -188,23 +239,6 @@ def min_over(answers: tuple[Answer, ...], seconds: float = 30.0) -> float | None
     return None
 
 
-ODDS, SLOW = math.log(1e-6), 20.0
-
-
-def room_for_evidence(case: Case, answers: tuple[Answer, ...]) -> bool:
-    """Whether what finished transfers took leaves room for a verdict: none finished, or they explain a floor as seen
-    with odds below one in a million (Markov's inequality, for independent readings) and a mean one lasts less than a
-    twentieth of the window."""
-    rows = [in_flight(body, release_of(case.release) < release_of("0.5.10")) for _, body in pages(answers, "prefill-0")]
-    if len(rows) < 3 or rows[-1].done <= rows[0].done:
-        return True
-    spent, done = rows[-1].spent - rows[0].spent, rows[-1].done - rows[0].done
-    if SLOW * spent / done > case.seconds:
-        return False
-    share = min(1.0, spent / case.seconds / max(1.0, min(row.left for row in rows)))
-    return len(rows) * math.log(max(share, 1e-9)) < ODDS
-
-
 def stages(answers: tuple[Answer, ...], old: bool, seconds: float = 10.0) -> float | None:
     """When the counters of request stages show it. Forwards less transfers (less failed ones, which releases before
     0.5.10 count as transfers) are what is in flight at that very moment; the seconds that finished transfers took,
@@ -234,6 +268,24 @@ class Flight:
     left: float
     spent: float
     done: float
+
+
+def flight(body: bytes, names: tuple[str, str], dp: int, apart: bool) -> Flight:
+    """What the counters of two stages say of one data-parallel rank, or of the engine where the page names none.
+    ``apart``: failed transfers are counted by a counter of their own, and not as having left."""
+    totals: dict[tuple[bytes, bytes], float] = {}
+    for line in STAGE.finditer(body):
+        if of_rank(line[0], dp):
+            totals[line[1], line[2]] = totals.get((line[1], line[2]), 0.0) + float(line[3])
+    failed = sum(float(line[1]) for line in FAILED.finditer(body) if of_rank(line[0], dp)) if apart else 0.0
+    entered, left = (name.encode() for name in names)
+    over = totals.get((b"count", left), 0.0)
+    return Flight(totals.get((b"count", entered), 0.0) - over - failed, totals.get((b"sum", left), 0.0), over)
+
+
+def of_rank(line: bytes, dp: int) -> bool:
+    rank = DP.search(line)
+    return rank is None or int(rank[1]) == dp
 
 
 def in_flight(body: bytes, old: bool) -> Flight:

@@ -229,11 +229,12 @@ def test_output_that_cannot_be_written_is_never_taken_for_success(words: str) ->
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk_under_a_report_is_no_fault_of_pdctl(unbuffered: str) -> None:
+@pytest.mark.parametrize("words", ["findings", "--version", "--help", "pinned --help"])
+def test_a_full_disk_under_the_output_is_no_fault_of_pdctl(words: str, unbuffered: str) -> None:
     """Python that does not buffer (as in containers) fails in the writing itself and not in the flush."""
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [*PDCTL, "findings"],
+            [*PDCTL, *words.split()],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import pytest
 
+from pdctl.facts.asks import LOADS_PATH
 from pdctl.gather import Gatherer
 from pdctl.model.answer import Answer, Fact, Why
 from pdctl.model.ask import CommandAsk, HttpAsk
@@ -331,6 +332,28 @@ def test_server_info_is_asked_under_its_older_name_after_a_404() -> None:
         (answer,) = gatherer.gather([http(0, Fact.SERVER_INFO, "/server_info")], LONG)
     assert answer.status == 200
     assert answer.ask.endswith("/get_server_info")
+
+
+@pytest.mark.parametrize(
+    ("known", "paths"),
+    [
+        ("/get_load", ["/v1/loads?include=core,disagg,queues", "/get_load", "/get_load", "/get_load"]),
+        ("", ["/v1/loads?include=core,disagg,queues", "/get_load", *["/v1/loads?include=core,disagg,queues"] * 2]),
+    ],
+)
+def test_the_name_that_an_engine_knows_is_found_out_once(known: str, paths: list[str]) -> None:
+    """Releases before 0.5.8 know live counts as /get_load, those before 0.4.9 not at all."""
+
+    def script(ask: HttpAsk | CommandAsk) -> Answer | None:
+        if isinstance(ask, HttpAsk) and not (known and ask.url.endswith(known)):
+            return Answer(ask.subject, ask.fact, str(ask), 0.0, SystemClock().wall(), 0.0, 404, body=b"")
+        return None
+
+    door = Door(SystemClock(), script)
+    with gathering(door) as gatherer:
+        statuses = [gatherer.gather([http(0, Fact.LOADS, LOADS_PATH)], LONG)[0].status for _ in range(3)]
+    assert [a.url.partition("3000")[2] for a in door.asked if isinstance(a, HttpAsk)] == paths
+    assert statuses == ([200] * 3 if known else [404] * 3)
 
 
 def test_ctrl_c_leaves_and_keeps_what_came() -> None:

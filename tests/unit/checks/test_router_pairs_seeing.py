@@ -170,7 +170,7 @@ def test_a_timeout_of_60_s_that_did_not_fire_in_120_s_is_silent() -> None:
 def test_a_default_of_300_s_need_not_have_fired_in_120_s() -> None:
     verdicts = list(judge_watchdog(pinned_scene(120, timeout=None).window(), pair()))
     assert [type(v) for v in verdicts] == [Unchecked]
-    assert "300 s, default of 0.5.23" in verdicts[0].why  # type: ignore[union-attr]
+    assert "300 s, default of release 0.5.23" in verdicts[0].why  # type: ignore[union-attr]
 
 
 def test_a_timeout_that_fired_is_not_silent() -> None:

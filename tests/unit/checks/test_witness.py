@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from pdctl.checks.handoff import Turnover
 from pdctl.checks.pinned import judge
 from pdctl.checks.view import Count, view_of
 from pdctl.checks.witness import SURE, gain, odds, still_there
@@ -39,7 +40,7 @@ def test_a_mean_that_turnover_does_not_make_where_its_queue_is_never_empty() -> 
     rows = readings(*[1.0, 2.0, 3.0, 2.0, 2.0] * 6)
     by_hand = 6 * (3 * math.log(1.9) + math.log(2.8))
     assert gain(rows, 1.0) >= by_hand - math.log(4) - 1e-9
-    found = odds(rows, held=1.0, stay=0.5, waiting=0.0)
+    found = odds(rows, held=1.0, stay=0.5, there=1.0)
     assert found is not None and found.by_mean and found.log < SURE
     assert "makes 1 of the 2 that are there on average" in found.words
     blind = odds(rows, held=1.0, stay=0.5)
@@ -47,13 +48,13 @@ def test_a_mean_that_turnover_does_not_make_where_its_queue_is_never_empty() -> 
 
 
 def test_a_mean_that_turnover_makes_is_worth_nothing() -> None:
-    found = odds(readings(*[1.0, 2.0, 3.0, 2.0, 2.0] * 6), held=2.0, stay=0.5, waiting=0.0)
+    found = odds(readings(*[1.0, 2.0, 3.0, 2.0, 2.0] * 6), held=2.0, stay=0.5, there=2.0)
     assert found is not None and found.log > -2.0
 
 
 def test_readings_closer_together_than_a_request_stays_count_for_less() -> None:
-    near = odds(readings(*[2.0] * 31, apart=1.0), held=1.0, stay=10.0, waiting=0.0)
-    far = odds(readings(*[2.0] * 31, apart=10.0), held=1.0, stay=10.0, waiting=0.0)
+    near = odds(readings(*[2.0] * 31, apart=1.0), held=1.0, stay=10.0, there=1.0)
+    far = odds(readings(*[2.0] * 31, apart=10.0), held=1.0, stay=10.0, there=1.0)
     assert near is not None and far is not None
     assert far.log < SURE < near.log
 
@@ -91,5 +92,5 @@ def test_what_is_in_a_queue_at_the_end_counts_as_though_it_had_come_last() -> No
     """31 of 61 have left after 60 s; the 31 that are there came, at the latest, in the last 31 s or so, on average
     some 16 s ago: 8 on average over 60 s, and no more than two more for the pages' two seconds."""
     engine = view_of(growing().window(), pair()).prefills[0]
-    waiting = still_there(engine, Gauge.INFLIGHT, None, 0.0)
-    assert waiting is not None and 8.0 <= waiting <= 9.5
+    there = still_there(engine, Gauge.INFLIGHT, None, 0.0, Turnover(held=3.0, done=30.0, stay=6.0))
+    assert there is not None and 11.0 <= there <= 12.5

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from http_answers import DECODE, PREFILL, PROXY, ROUTER
 
-from pdctl.facts.asks import asks_for, server_info_fallback
+from pdctl.facts.asks import asks_for, older_name, server_info_fallback
 from pdctl.model.answer import Fact
 from pdctl.model.ask import HttpAsk
 from pdctl.model.cluster import Instance, KeySource, Role
@@ -87,3 +87,13 @@ def test_server_info_has_an_older_name() -> None:
     assert server_info_fallback(older) is None
     (loads,) = asks_for(PREFILL, {Fact.LOADS})
     assert server_info_fallback(loads) is None
+
+
+def test_live_counts_have_an_older_name_as_well() -> None:
+    (ask,) = asks_for(PREFILL, {Fact.LOADS}, via="host-a")
+    older = older_name(ask)
+    assert older is not None and older.url == "http://192.0.2.11:30000/get_load"
+    assert (older.fact, older.via) == (Fact.LOADS, "host-a")
+    assert older_name(older) is None
+    (page,) = asks_for(PREFILL, {Fact.METRICS})
+    assert older_name(page) is None

@@ -118,8 +118,8 @@ def test_get_load() -> None:
         ]
     )
     assert loads.rows == (
-        LoadRow(dp=0, running=3, waiting=2, used_tokens=None),
-        LoadRow(dp=1, running=0, waiting=0, used_tokens=500),
+        LoadRow(dp=0, running=3, waiting=2, used_tokens=None, summed=True),
+        LoadRow(dp=1, running=0, waiting=0, used_tokens=500, summed=True),
     )
     assert (loads.version, loads.answered) == (None, None)
 

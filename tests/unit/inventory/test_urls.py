@@ -59,6 +59,8 @@ def test_good_urls_have_no_fault(url: str) -> None:
     "url",
     [
         "http://h:0",
+        "http://h:",
+        "http://[::1]:/base",
         "http://h:65536",
         "http://h:x",
         "http://h/?a=1",
@@ -70,3 +72,11 @@ def test_good_urls_have_no_fault(url: str) -> None:
 )
 def test_bad_urls_have_one(url: str) -> None:
     assert url_fault(url)
+
+
+@pytest.mark.parametrize("url", ["h:1", "10.0.0.1:30000", "h:", "h::30000", "", "h h", "me:secret@h:1"])
+def test_what_is_written_as_better_is_better(url: str) -> None:
+    """The address a fault proposes is none that would be refused in its turn."""
+    proposed = url_fault(url).partition("write ")[2].partition(",")[0]
+    assert proposed.startswith("http://") and url_fault(proposed) == ""
+    assert "secret" not in url_fault(url)
