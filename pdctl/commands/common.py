@@ -235,7 +235,11 @@ def _text_of(path: Path) -> str:
 
 
 def _config_home() -> str:
-    return os.environ.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
+    """The user's configuration folder; as it is written where the user has no home (a container's nameless user)."""
+    try:
+        return os.environ.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
+    except RuntimeError:
+        return "~/.config"
 
 
 def _none_found(looked: Sequence[str]) -> str:

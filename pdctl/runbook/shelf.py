@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +35,12 @@ def shipped() -> Path:
 
 
 def own() -> Path:
-    """The folder of the user's own playbooks, whether it is there or not."""
-    home = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(home) if home else Path("~/.config").expanduser()) / "pdctl" / "playbooks"
+    """The folder of the user's own playbooks, whether it is there or not; as it is written where the user has no home
+    (a container's nameless user)."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config")
+    with suppress(RuntimeError):
+        home = home.expanduser()
+    return home / "pdctl" / "playbooks"
 
 
 def shelved() -> tuple[Shelved, ...]:

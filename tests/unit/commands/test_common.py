@@ -66,6 +66,21 @@ def test_the_configuration_folder_may_be_elsewhere(elsewhere: Path, monkeypatch:
     assert f"{elsewhere}/cfg/pdctl/pdctl.toml" in caught.value.hint
 
 
+def test_a_user_without_a_home_is_told_where_an_inventory_is_looked_for(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a container's nameless user is."""
+    monkeypatch.delenv("HOME", raising=False)
+
+    def nobody(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    with pytest.raises(UsageError) as caught:
+        find_inventory(None)
+    assert "~/.config/pdctl/pdctl.toml" in caught.value.hint
+
+
 def test_an_inventory_that_is_no_text_is_told(elsewhere: Path) -> None:
     (elsewhere / "pdctl.toml").write_bytes(b"name = \xff")
     with pytest.raises(InventoryError, match=r"pdctl\.toml: not UTF-8"):

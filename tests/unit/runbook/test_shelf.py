@@ -36,6 +36,22 @@ def test_the_users_own_are_found_by_name_and_come_first() -> None:
     assert opened(mine).about == "mine"
 
 
+def test_a_user_without_a_home_has_the_shipped_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a container's nameless user is."""
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+
+    def nobody(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert {row.name for row in shelved()} == SHIPPED
+    assert find("pinned-request").parent == shipped()
+    with pytest.raises(UsageError) as caught:
+        find("nope")
+    assert "~/.config/pdctl/playbooks/NAME.yaml" in caught.value.hint
+
+
 def test_a_path_is_a_path(tmp_path: Path) -> None:
     assert find("./x") == Path("x") and find("x.yaml") == Path("x.yaml")
     with pytest.raises(UsageError, match="cannot be read"):
