@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from pdctl.checks import connection_hang, keepalive, router
 from pdctl.checks.base import Check, Verdict, found, saw
+from pdctl.checks.memory import token_signs
 from pdctl.checks.probe_evidence import counted_meanwhile, silent_engines, what_to_do
 from pdctl.checks.probe_lost import lost_on
 from pdctl.checks.probe_matrix import HUNG, attempts_of, echoes, fate_of, trial_of, wrong_word
@@ -16,6 +17,7 @@ from pdctl.checks.probe_parts import parts_of
 from pdctl.checks.probe_paths import Path, named, paths_of
 from pdctl.checks.probe_waits import explained
 from pdctl.checks.quiet import idle_engines
+from pdctl.checks.router import idle_evidence
 from pdctl.checks.view import view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster, Role
@@ -140,7 +142,7 @@ def _refuses(window: Window, cluster: Cluster, trouble: Trouble) -> Verdict | No
     """router-circuit-open by the router's own words, where its metrics do not show its breakers."""
     no_worker = [a for a, _ in trouble.bad if refused(a)]
     engines = view_of(window, cluster).engines
-    well = [(e, why) for e in engines if (why := e.alive())]
+    well = [(e, why) for e in engines if (why := e.alive()) and (idle_evidence(e) or token_signs(e))]
     if not no_worker or not well or len(well) < len(engines):
         return None
     path = trouble.path

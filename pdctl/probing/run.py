@@ -39,7 +39,7 @@ from pdctl.sample import sample
 from pdctl.watch import Look, plan_of
 
 AFTER = 2  # rounds of asking once the requests are over
-AFTER_TROUBLE = 6.0  # seconds: a router counts a client that left for up to 5 s
+AFTER_TROUBLE = 10.0  # seconds: rules need 8 to tell what stands still; a router counts a client that left for 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class _Run:
         self._ended_at = self._ended_at or self.clock.now()
         self._after += 1
         sampled = window.subjects(Fact.METRICS) or window.subjects(Fact.LOADS)
-        trouble = sampled and any(a.error == "read-timeout" or a.kind == "abort" for a in self.trials.made)
+        trouble = sampled and any(map(leaves_something, self.trials.made))
         return self._after > AFTER and self.clock.now() - self._ended_at >= (AFTER_TROUBLE if trouble else 0.0)
 
     def _suffers(self, window: Window) -> bool:
@@ -238,6 +238,13 @@ class _Run:
     def _answer(self, stage: Stage, fact: Fact, ask: str, t: float, took: float, **more: Any) -> Answer:
         at = self.gatherer.started_at + timedelta(seconds=t)
         return Answer(stage.way.name, fact, ask, t, at, took, **more)
+
+
+def leaves_something(attempt: Attempt) -> bool:
+    """Whether the cluster is to be looked at a while longer: for what a request left behind, or failed of. That an idle
+    connection is closed is no news of the cluster."""
+    failed = attempt.error is not None or (attempt.status or 0) >= 500
+    return attempt.kind == "abort" or (failed and attempt.closed_after_s is None)
 
 
 def _end_of(attempt: Attempt) -> float:

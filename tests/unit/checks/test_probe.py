@@ -294,6 +294,16 @@ def test_a_router_that_refuses_by_its_own_words() -> None:
     assert "every engine is well" in finding.summary
 
 
+def test_an_engine_that_holds_requests_and_makes_no_token_is_not_called_well() -> None:
+    scene = scene_of(replace(GOOD, status=503, detail="server_selection_failed: (all circuits open)"))
+    for t in times(10.0):
+        scene.loads(t, P, running=0, inflight=0, transfer=0)
+        scene.loads(t, D, running=12, transfer=0)
+        scene.page(t, D, running=12, generation_tokens=900)
+    (finding,) = found(scene)
+    assert finding.name == "endpoint-unreadable"
+
+
 def test_a_breaker_that_the_metrics_show_is_not_told_again() -> None:
     scene = quiet(scene_of(replace(GOOD, status=503, detail="all circuits open")))
     scene.router(41.0, breaker={D: 1.0})
