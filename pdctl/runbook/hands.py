@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
@@ -72,11 +71,13 @@ Options = Callable[[str], frozenset[str]]
 
 class Hands:
     """Runs the commands of one run's steps. ``options`` tells which options a command knows, ``note`` records an event
-    of its own (a preview, a consent), ``keep`` takes each line of what commands print as it comes."""
+    of its own (a preview, a consent), ``keep`` takes each line of what commands print as it comes, ``say`` makes a
+    foreign text one that may be shown: a playbook's words are anybody's, and must not paint over what is agreed to."""
 
     def __init__(
         self, order: Order, desk: Desk, *, runs: Callable[..., Ran], options: Options, clock: Clock,
         note: Callable[[dict[str, object], str], None], keep: Callable[[str, str], None],
+        say: Callable[[str], str],
     ) -> None:  # fmt: skip
         self.order = order
         self.desk = desk
@@ -85,6 +86,7 @@ class Hands:
         self.clock = clock
         self.note = note
         self.keep = keep
+        self.say = say
         self._agreed: set[tuple[str, ...]] = set()
         self._shown: tuple[tuple[str, ...], float] = ((), 0.0)
         self._kept = 0
@@ -136,7 +138,7 @@ class Hands:
         if run is None:
             return None
         shown = shown_command(("history", run))
-        self.desk.show([f"  it came to its end meanwhile: {shown}"])
+        self._show(f"  it came to its end meanwhile: {shown}")
         return Did(Result(0, Status.OK), shown)
 
     def _gone_on(self, step: Step, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -216,7 +218,7 @@ class Hands:
 
     def _consent(self, words: tuple[str, ...], consent: Consent) -> str | None:
         cluster = self.order.target.cluster
-        self.desk.show(["", f"pdctl {shlex.join(words)}", f"  {consent.why}."])
+        self._show("", shown_command(words), f"  {consent.why}.")
         if consent.named:
             return self.desk.ask(f"Type {cluster} to do it on {cluster}, anything else to leave it: ")
         return self.desk.ask(f"Do it on {cluster}? y (yes), a (yes, each time in this run), anything else leaves it: ")
@@ -264,12 +266,15 @@ class Hands:
                     self._line(line)
                 return did
             progress = _progress(did.result, max(until - self.clock.now(), 0.0))
-            self.desk.show([f"  {progress}"])
+            self._show(f"  {progress}")
             self.keep("line", progress)
             self.clock.sleep(wait.every)
 
+    def _show(self, *lines: str) -> None:
+        self.desk.show([self.say(line) for line in lines])
+
     def _begin(self, shown: str) -> None:
-        self.desk.show([f"$ {shown}"])
+        self._show(f"$ {shown}")
         self.keep("command", shown)
 
     def _line(self, line: str, always: bool = False) -> None:

@@ -48,7 +48,8 @@ class Runner:
         self.clock = clock
         self.events: list[Event] = []
         self._told_failure = False
-        self.hands = Hands(order, desk, runs=runs, options=options, clock=clock, note=self._note, keep=self._keep)
+        self.hands = Hands(order, desk, runs=runs, options=options, clock=clock, note=self._note, keep=self._keep,
+                           say=look.say)  # fmt: skip
         self._begun = clock.now()
 
     def run(self, course: Course) -> Ended:
@@ -160,7 +161,7 @@ class Runner:
 
     def _answer(self, text: str, answers: tuple[str, ...]) -> str | None:
         """One of the answers, by its whole word or a beginning that only one has; asked again until it is one."""
-        self.desk.show(["", text])
+        self.desk.show(["", self.look.say(text)])
         for _ in range(20):
             said = self.desk.ask(f"[{'/'.join(answers)}] ")
             if said is None:

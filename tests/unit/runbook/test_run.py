@@ -306,6 +306,26 @@ def test_a_value_that_would_be_an_option_is_not_run(path: Path) -> None:
     assert played.commands.ran == [] and "option" in played.step("a")["not_run"]
 
 
+def test_a_playbook_paints_over_nothing_that_is_agreed_to(path: Path) -> None:
+    """Its words stand on the terminal before a person says yes to them."""
+    book = playbook(r"""
+  - step: a
+    run: [mute, request-pinned, --why, "x\e[2K\rall is well\npassword=hunter2hunter2 \u202e"]
+    next: [{not_run: true, go: b}]
+  - step: b
+    ask: "well\e]0;title\a?"
+    answers: {"yes": c}
+  - step: c
+    run: [logs, --grep, "\e[2J"]
+""")
+    played = play(book, Commands({"logs": [Ran(0, "")]}), path, desk=Desk(["no", "yes"]))
+    shown = "\n".join(played.desk.shown)
+    assert played.steps == ["a", "b", "c"]
+    assert "all is well" in shown and "--grep" in shown
+    assert not set(shown) & {"\x1b", "\r", "\x07", "\u202e"}
+    assert "hunter2" not in shown + path.read_text() + played.text
+
+
 def test_hostile_words_and_secrets_are_shown_escaped_and_masked(path: Path) -> None:
     output = "\x1b[31mred\x1b[0m \x1b]0;title\x07 api_key=sk-abcdefghijklmnop1234 \u202e"
     nasty = report("request-pinned", subject="prefill-0")
