@@ -6,6 +6,7 @@ show is listed, and is no difference.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -25,8 +26,12 @@ from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster, Instance
 from pdctl.model.comparison import Comparison, Difference, Kind, NotCompared, Side
 from pdctl.model.finding import Finding, Report, by_weight
+from pdctl.model.host_view import SocketView
 from pdctl.model.window import Window
 
+UNTOLD = "it is not told on both sides"
+UNDATED = "no start of a process is told, and the two are of the same time"
+_PID = re.compile(r",? ?\bpid \d+")
 Row = Difference | NotCompared | Kind  # a Kind counts one thing that was alike
 
 
@@ -109,15 +114,22 @@ def _instance(before: Window, after: Window, old: Cluster, new: Cluster, instanc
         # What neither side ever asked for is no gap: it is not listed.
         if instance.is_engine or kind is Kind.SCRIPT:
             wanted = any(w.asked(name, fact) for w in (before, after) for fact in facts)
-            yield from _plain(name, what, kind, told(), wanted=wanted)
+            why = UNDATED if kind is Kind.RESTART and _overlap(before, after) else UNTOLD
+            yield from _plain(name, what, kind, told(), wanted=wanted, why=why)
     yield from _series(name, series_of(before, old, instance), series_of(after, new, instance))
     yield from _sockets(before, after, old, new, instance)
 
 
-def _plain(subject: str, what: str, kind: Kind, told: Told | None, *, wanted: bool = True) -> Iterator[Row]:
+def _overlap(before: Window, after: Window) -> bool:
+    return before.end > after.start and after.end > before.start
+
+
+def _plain(
+    subject: str, what: str, kind: Kind, told: Told | None, *, wanted: bool = True, why: str = UNTOLD
+) -> Iterator[Row]:
     if told is None:
         if wanted:
-            yield NotCompared(subject, what, "only one of the two tells")
+            yield NotCompared(subject, what, why)
         return
     yield from told.differences
     yield from [kind] * told.alike
@@ -152,7 +164,7 @@ def _sockets(before: Window, after: Window, old: Cluster, new: Cluster, instance
     if any(view.why is not None for view in views):
         yield NotCompared(instance.name, "sockets", next(v.why for v in views if v.why is not None))
         return
-    counts = [Counter({(row.peer, row.outward, row.condition): row.count for row in v.peers}) for v in views]
+    counts = [_connections(view) for view in views]
     for key in sorted({*counts[0], *counts[1]}):
         peer, outward, condition = key
         noise = counts_differ(counts[0][key], counts[1][key])
@@ -162,3 +174,11 @@ def _sockets(before: Window, after: Window, old: Cluster, new: Cluster, instance
         what = f"{condition} {'to' if outward else 'from'} {peer}"
         words = [str(side[key]) for side in counts]
         yield Difference(Kind.SOCKETS, instance.name, what, words[0], words[1], unit="connections", noise=noise)
+
+
+def _connections(view: SocketView) -> Counter[tuple[str, bool, str]]:
+    """How many there are by peer, direction and condition. A peer is the same under another process number."""
+    counts: Counter[tuple[str, bool, str]] = Counter()
+    for row in view.peers:
+        counts[_PID.sub("", row.peer), row.outward, row.condition] += row.count
+    return counts

@@ -192,8 +192,9 @@ def _same_process(a: Window, b: Window, instance: Instance) -> bool | None:
     starts = [_started(w, instance.name) for w in (a, b)]
     if starts[0] is not None and starts[1] is not None:
         return abs(starts[0] - starts[1]) <= TOLD_S
-    pages = [w.seen(instance.name, Fact.METRICS, EngineMetrics) for w in (a, b)]
-    if not pages[0] or not pages[1] or a.end > b.start:
+    earlier, later = (a, b) if a.start <= b.start else (b, a)
+    pages = [w.seen(instance.name, Fact.METRICS, EngineMetrics) for w in (earlier, later)]
+    if not pages[0] or not pages[1] or earlier.end > later.start:
         return None
     return last_restart((pages[0][-1], pages[1][0])) is None
 

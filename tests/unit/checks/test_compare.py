@@ -201,6 +201,41 @@ def test_connections_differ_by_more_than_comings_and_goings() -> None:
     assert [(row[0], row[2], row[3]) for row in rows] == [(P, "2", "90")] and "CLOSE-WAIT" in rows[0][1]
 
 
+def test_a_client_under_another_process_number_is_the_same_client() -> None:
+    def listing(pid: int) -> Sockets:
+        rows = [SocketRow("LISTEN", 0, 128, "127.0.0.1", 30000, "*", None, "python3", 7)]
+        for port in range(40000, 40060):
+            rows.append(SocketRow("ESTAB", 0, 0, "127.0.0.1", 30000, "127.0.0.1", port, "python3", 7))
+            rows.append(SocketRow("ESTAB", 0, 0, "127.0.0.1", port, "127.0.0.1", 30000, "bench", pid))
+        return Sockets(tuple(rows))
+
+    a, b = quiet(), quiet()
+    a.add(0.0, P, Fact.SOCKETS, listing(811))
+    b.add(0.0, P, Fact.SOCKETS, listing(9402))
+    done = compared(a, b)
+    assert told(done, Kind.SOCKETS) == [] and dict(done.alike)[Kind.SOCKETS] >= 1
+
+
+def test_which_of_the_two_came_first_does_not_matter_for_a_restart() -> None:
+    a, b = Scene(None), Scene(None)
+    for t in times(10.0):
+        a.page(t, P, inflight=0, requests=5 + t)
+        b.page(t, P, inflight=0, requests=1000 + t)
+    one, two = later(a.window()), b.window()
+    done = compare(one, two, CLUSTER, CLUSTER, (side(one, CLUSTER), side(two, CLUSTER)))
+    assert [d.what for d in done.differences if d.kind is Kind.RESTART] == ["process"]
+
+
+def test_windows_of_the_same_time_do_not_tell_a_restart_and_that_is_said() -> None:
+    scene = Scene(None)
+    for t in times(10.0):
+        scene.page(t, P, inflight=0, requests=1000 + t)
+    window = scene.window()
+    done = compare(window, window, CLUSTER, CLUSTER, (side(window, CLUSTER), side(window, CLUSTER)))
+    why = {n.why for n in done.not_compared if n.what == "restarts"}
+    assert why == {"no start of a process is told, and the two are of the same time"}
+
+
 # --- findings, instances, gaps -----------------------------------------------------------------------------------
 
 
@@ -247,7 +282,7 @@ def test_who_can_not_be_seen_is_not_compared_and_never_called_alike() -> None:
         b.miss(0.0, name, Fact.SERVER_INFO, Why.READ_TIMEOUT)
     done = compared(quiet(), b)
     assert done.compared == 0 and {n.subject for n in done.not_compared} >= {P, D, R}
-    assert (P, "release", "only one of the two tells") in {(n.subject, n.what, n.why) for n in done.not_compared}
+    assert (P, "release", "it is not told on both sides") in {(n.subject, n.what, n.why) for n in done.not_compared}
 
 
 def test_what_neither_side_asked_for_is_no_gap() -> None:
