@@ -284,8 +284,19 @@ def _carried(world: OpenWorld, plan: Plan, run: Run | None, how: How) -> Outcome
     from pdctl.reach.lock import new_owner
 
     owner: Owner = new_owner(journal.who(), plan.cluster, plan.id)
+    _end_as_on_ctrl_c()
     with teller(how.output, how.ascii_only) as tell:
         return carry_out(world, world.cluster, plan, Record(plan), owner, world.lock_path, tell=tell, run=run)
+
+
+def _end_as_on_ctrl_c() -> None:
+    """A terminal that goes away (a laptop closed, a connection lost) ends a restart as Ctrl-C does: locks given up, how
+    all stands written down. One that was told to outlive its terminal (nohup) does."""
+    import signal
+    import threading
+
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
 
 
 def _finish(cluster: Cluster, outcome: Outcome, how: How) -> NoReturn:

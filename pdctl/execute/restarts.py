@@ -189,7 +189,7 @@ def _end(doing: Doing, wait: _Wait) -> StepFailed | None:
     waiting, step = wait.waiting, wait.step
     took = doing.world.clock.now() - waiting.begun
     result = StepResult(
-        step.id, State.DONE, "; ".join(("ready", *waiting.notes)), took, waiting.born, waiting.version, waiting.passed,
+        step.id, State.DONE, "; ".join(("ready", *waiting.told)), took, waiting.born, waiting.version, waiting.passed,
         waiting.log,
     )  # fmt: skip
     if waiting.failed is not None:

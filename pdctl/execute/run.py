@@ -46,6 +46,7 @@ from pdctl.plans.waiting import Sight
 from pdctl.reach.act import tidy_ask
 
 LEAVE = 10.0  # seconds
+AGAIN = 3  # looks more at what was not seen when all is over
 
 
 @dataclass(slots=True)
@@ -179,11 +180,21 @@ class Carrying:
     def _standing(self) -> tuple[Standing, ...]:
         """How everything that was touched stands now."""
         try:
-            touched = list(self._sights(lambda r: r.state is not State.LEFT))
+            touched = self._sights_of_all()
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - what was not looked at is said, not hidden
             names = [s.instance or "" for s in self.plan.restarts if s.id in self.results]
             return tuple(Standing(name, None, f"could not be looked at: {error}") for name in names)
         return tuple(_stands(step, result, sight) for step, result, sight in touched)
+
+    def _sights_of_all(self) -> list[tuple[Step, StepResult, Sight]]:
+        """A sight of everything touched; again where a look that was interrupted is still in the way of a new one."""
+        touched = self._sights(lambda r: r.state is not State.LEFT)
+        for _ in range(AGAIN):
+            if all(sight.present is not None for _, _, sight in touched):
+                break
+            self.world.clock.sleep(1.0)
+            touched = self._sights(lambda r: r.state is not State.LEFT)
+        return touched
 
     def _sights(self, which: Callable[[StepResult], bool]) -> list[tuple[Step, StepResult, Sight]]:
         """A sight of each instance whose restart stands so."""

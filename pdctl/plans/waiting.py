@@ -91,7 +91,8 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How far the wait is. Times by the clock the sights have; ``failed`` says in one line why it is over in vain."""
+    """How far the wait is. Times by the clock the sights have; ``notes`` are the phases that were not checked, with the
+    reason; ``failed`` says in one line why it is over in vain."""
 
     expected: Expected
     begun: float
@@ -104,7 +105,7 @@ class Waiting:
     matter: str = ""
     log: str | None = None
     version: str | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
     failed: str | None = None
     quiet_since: float | None = None
     down_looks: int = 0
@@ -113,6 +114,12 @@ class Waiting:
     @property
     def is_over(self) -> bool:
         return self.failed is not None or self.phase is Phase.READY
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What was not checked, one line a reason."""
+        reasons = dict.fromkeys(why for _, why in self.notes)
+        return tuple(f"{', '.join(p for p, why in self.notes if why == r)} not checked: {r}" for r in reasons)
 
     @property
     def wants(self) -> Fact | None:
@@ -143,8 +150,7 @@ class Waiting:
 
     def without(self, phase: Phase, why: str, at: float) -> Waiting:
         """How far it is when a phase that is waited for cannot be checked."""
-        note = f"{phase} not checked: {why}"
-        return replace(self, notes=(*self.notes, note))._passed(phase, at, kept=False)._skipped(at)
+        return replace(self, notes=(*self.notes, (phase.value, why)))._passed(phase, at, kept=False)._skipped(at)
 
     # --- the process --------------------------------------------------------------------------------------------------
 
@@ -272,7 +278,7 @@ class Waiting:
         """Past the phases that are left out."""
         here = self
         while here.phase in self.expected.left_out:
-            note = f"{here.phase} not checked: {self.expected.left_out[here.phase]}"
+            note = (here.phase.value, self.expected.left_out[here.phase])
             here = replace(here, notes=(*here.notes, note))._passed(here.phase, at, kept=False)
         return here
 

@@ -38,13 +38,14 @@ class Killed(BaseException):
     """pdctl was killed: nothing of it runs any more."""
 
 
-class Broken(AssertionError):
-    """An invariant was broken."""
+class Broken(BaseException):
+    """An invariant was broken. Nothing of pdctl may take it for an error of its own and go on."""
 
 
 @dataclass
 class Unit:
-    """A unit as systemd has it. ``fate`` is what its next process does: ready, never-ready, no-start, dies."""
+    """A unit as systemd has it. ``fate`` is what its next process does: ready, never-ready, no-start, dies; "refused"
+    where there is none, because systemd takes no job."""
 
     instance: Instance
     pid: int
@@ -391,23 +392,29 @@ class Sim:
             return self._failed(ask, Why.OTHER, "exit status 98: begun before", act.BEGUN_BEFORE)
         machine.marks[mark] = 0
         if command[0] == "systemctl":
-            self._restart(command[-1], machine, token)
-            return self._said(ask, "")
+            if self._restart(command[-1], machine, token):
+                return self._said(ask, "")
+            machine.marks[mark] = 1
+            return self._failed(ask, Why.OTHER, "Access denied", 1)
         assert command[:2] == ["sh", "-c"], command
         backup, script = command[5], command[4]
         self._acted("backup", script, token)
         machine.files[backup] = machine.files[script]
         return self._said(ask, f"made {backup}\n")
 
-    def _restart(self, name: str, machine: Machine, token: str) -> None:
+    def _restart(self, name: str, machine: Machine, token: str) -> bool:
+        """Whether systemd takes the job."""
         unit = next(u for u in self.units.values() if u.instance.unit == name and u.instance.host == machine.name)
         self._check(unit)
         self._acted("restart", unit.instance.name, token)
+        if unit.fate == "refused":
+            return False
         unit.starts += 1
         if unit.alive:
             unit.stop_at = self.clock.now() + unit.stops_in
         else:
             self._start(unit, self.clock.now())
+        return True
 
     def _acted(self, what: str, whose: str, token: str) -> None:
         if self.frozen:

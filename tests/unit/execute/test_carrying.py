@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from sim import Sim, site
 
 from pdctl.execute import journal
 from pdctl.execute.events import Kind
+from pdctl.model.answer import Answer
+from pdctl.model.ask import Ask
 from pdctl.model.cluster import Cluster, Host
 from pdctl.model.plan import Act, End, Proven, State, Wish
 from pdctl.plans.nodes import with_nodes
@@ -100,6 +103,34 @@ def test_the_first_failure_stops_everything_after_it(story: Story, fate: str, sa
     assert set(stands) == set(expected)
     assert stands[name].down is (fate != "never-ready")
     assert all(m.lock is None for m in story.sim.machines.values()), "the locks are given up"
+
+
+def test_an_act_that_is_refused_keeps_the_rest_of_its_batch_from_being_touched(story: Story) -> None:
+    story.sim.units["decode-0"].fate = "refused"
+    outcome = story.begin()
+    assert outcome is not None and outcome.end is End.FAILED
+    assert outcome.why == "restart decode-0: Access denied"
+    assert acts(story) == ["prefill-0", "prefill-1", "decode-0"], "no act follows, in the same batch neither"
+    assert {s.instance for s in outcome.plan.restarts if outcome.of(s).state is State.LEFT} == {"decode-1", "router-0"}
+    story.sim.heal()
+    all_done(story, story.resume())
+    assert {name: unit.starts for name, unit in story.sim.units.items()} == dict.fromkeys(story.sim.units, 1)
+
+
+def test_what_was_not_seen_when_all_is_over_is_looked_at_again(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    story.sim.units["decode-0"].fate = "no-start"
+    look, blind = story.sim.look, [2]
+
+    def blinded(asks: Sequence[Ask], timeout: float) -> tuple[Answer | None, ...]:
+        if story.sim.frozen and blind[0]:
+            blind[0] -= 1
+            return tuple(None for _ in asks)
+        return look(asks, timeout)
+
+    monkeypatch.setattr(story.sim, "look", blinded)
+    outcome = story.begin()
+    assert outcome is not None and blind == [0]
+    assert {s.instance: s.down for s in outcome.standing}["decode-0"] is True
 
 
 def test_what_was_never_begun_is_said_to_be_left(story: Story) -> None:
@@ -299,7 +330,7 @@ def test_the_nodes_of_an_engine_are_restarted_together_and_ready_with_its_first(
     assert times["prefill-0@h-more"] - times["prefill-0"] < 2 and times["decode-0"] - times["prefill-0"] > 60
     assert outcome is not None
     node = outcome.of(next(s for s in outcome.plan.restarts if s.instance == "prefill-0@h-more"))
-    assert "health not checked: prefill-0 answers for the whole" in node.detail
+    assert node.detail == "ready; health, metrics, version, a generation not checked: prefill-0 answers for the whole"
     assert next(r for r in outcome.results if r.step == "drain").detail == "nothing is active"
 
 

@@ -217,7 +217,7 @@ def test_a_host_that_is_silent_is_given_up_in_time_and_a_gap_is_not() -> None:
 def test_what_it_never_served_is_left_out_and_said() -> None:
     waiting = engine(left_out={Phase.METRICS: "it serves none"})
     waiting = see(waiting, there(1), there(2, http=HEALTHY))
-    assert waiting.phase is Phase.VERSION and waiting.notes == ("metrics not checked: it serves none",)
+    assert waiting.phase is Phase.VERSION and waiting.told == ("metrics not checked: it serves none",)
 
 
 def test_an_instance_that_says_nothing_over_http_is_ready_with_its_process_and_that_is_said() -> None:
@@ -229,7 +229,7 @@ def test_an_instance_that_says_nothing_over_http_is_ready_with_its_process_and_t
 def test_what_is_refused_and_was_not_known_before_is_left_out() -> None:
     refused = said(Fact.METRICS, Missed(Why.METRICS_DISABLED, "HTTP 404"))
     waiting = see(engine(), there(1), there(2, http=HEALTHY), there(3, http=refused))
-    assert waiting.phase is Phase.VERSION and "metrics not checked: metrics-disabled: HTTP 404" in waiting.notes
+    assert waiting.phase is Phase.VERSION and "metrics not checked: metrics-disabled: HTTP 404" in waiting.told
 
 
 def test_what_was_answered_before_and_is_refused_now_is_a_failure() -> None:
