@@ -17,6 +17,7 @@ from pdctl.model.cluster import Cluster
 from pdctl.model.finding import Confidence, Evidence, RuledOut, Unchecked
 from pdctl.model.host import SocketRow
 from pdctl.model.probe import Attempt
+from pdctl.model.router import RouterMetrics
 from pdctl.model.window import Window
 
 HUNG = frozenset({"read-timeout"})
@@ -88,6 +89,8 @@ def by_probe(
     quiet = quiets[-1] if None not in quiets else None
     engines, busy = idle_engines(meanwhile[-1], cluster)
     unseen = quiet is None and not busy and not engines
+    if busy and held_by_router(meanwhile[-1], cluster, path, len(hung)):
+        return  # it has the requests: whatever keeps them is behind it
     if unseen and (len(hung) < 2 or not any(a.control and a.good for a in path.fresh)):
         return
     if quiet is None and all(a.error in HUNG for a in hung) and len(hung) < 2:
@@ -108,7 +111,7 @@ def by_probe(
         path.to,
         f"requests to {path.to} {where}, while fresh ones are answered"
         + (" and every engine is idle" if quiet else ""),
-        confidence=Confidence.CERTAIN if quiet and len(hung) > 1 else Confidence.LIKELY,
+        confidence=_confidence(bool(quiet), bool(busy), len(hung)),
         evidence=evidence,
         since=path.seen.seen.at,
         against=() if quiet or unseen else (not_idle(busy),),
@@ -122,6 +125,20 @@ def by_probe(
             "pdctl explain connection-scoped-hang",
         ),
     )
+
+
+def _confidence(quiet: bool, busy: bool, hung: int) -> Confidence:
+    """Certain where the cluster was seen idle; where it was seen busy, a queue of it remains as an explanation."""
+    if quiet and hung > 1:
+        return Confidence.CERTAIN
+    return Confidence.POSSIBLE if busy else Confidence.LIKELY
+
+
+def held_by_router(window: Window, cluster: Cluster, path: Path, hung: int) -> bool:
+    """Whether the router that was asked counted as many requests under way as hung, all the while."""
+    pages = window.seen(path.to, Fact.METRICS, RouterMetrics)
+    active = [p.value.active_total for p in pages if p.value.active_total is not None]
+    return bool(active) and min(active) >= hung
 
 
 def not_idle(busy: list[str]) -> str:

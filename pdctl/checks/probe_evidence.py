@@ -9,6 +9,7 @@ from pdctl.checks.base import saw
 from pdctl.checks.probe_courses import courses_of
 from pdctl.checks.probe_parts import parts_of
 from pdctl.checks.probe_paths import Path
+from pdctl.checks.provenance import timed_out
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.finding import Evidence
@@ -29,13 +30,18 @@ def counted_meanwhile(window: Window, cluster: Cluster, path: Path) -> Iterator[
 
 
 def silent_engines(window: Window, cluster: Cluster) -> Iterator[Evidence]:
-    """Engines of which nothing answers: what comes through a router may wait for them."""
+    """Engines of which nothing answers, or not what asks their scheduler: what comes through a router may wait for
+    them."""
     for engine in cluster.engines:
         rows = [o for fact in (Fact.METRICS, Fact.LOADS) for o in window.timeline(engine.name, fact)]
         if rows and all(o.missed is not None and o.status is None for o in rows):
             why = rows[-1].missed
             text = f"{engine.name} answers nothing: {why.why if why else 'no answer'}"
             yield Evidence(text, rows[-1].at, engine.name, rows[-1].ask)
+            continue
+        for row in timed_out(window.timeline(engine.name, Fact.SERVER_INFO))[-1:]:
+            text = f"{engine.name}: /server_info, which asks the scheduler, did not answer in {row.took:.0f} s"
+            yield Evidence(text, row.at, engine.name, row.ask)
 
 
 def what_to_do(failed: Iterable[Attempt]) -> tuple[str, ...]:

@@ -8,12 +8,16 @@ from dataclasses import replace
 from functools import lru_cache
 
 from pdctl.checks import pairs, pinned, queues, ranks, scheduler
-from pdctl.checks.base import Check, Verdict, saw
-from pdctl.checks.probe_parts import HUNG, Wait, joined, seen_in, waits_of
+from pdctl.checks.base import Check, Verdict, found, saw
+from pdctl.checks.plateau import series_text
+from pdctl.checks.probe_parts import HUNG, SETTLED_S, Wait, joined, seen_in, waits_of
 from pdctl.checks.probe_paths import Path, paths_of
+from pdctl.checks.queues import total_readings
+from pdctl.checks.view import view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
-from pdctl.model.finding import Finding, Severity
+from pdctl.model.engine import Gauge
+from pdctl.model.finding import Confidence, Finding, Severity
 from pdctl.model.probe import Attempt
 from pdctl.model.window import Window
 
@@ -23,6 +27,8 @@ HOLDS = frozenset({
     "engine-wedged", "scheduler-stopped", "transfer-pair-broken",
 })  # fmt: skip
 RULES = (*pinned.CHECKS, *queues.CHECKS, *ranks.CHECKS, *scheduler.CHECKS, *pairs.CHECKS)
+STILL_S = 6.0  # seconds at the end of a wait in which nothing may have entered or left
+LEAST, LEAST_S = 4, 4.0  # readings in those, and seconds from the first to the last
 LEFT = "what was held left when pdctl gave its requests up; whether it would have left by itself is not shown"
 
 
@@ -43,7 +49,11 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
 def held(window: Window, cluster: Cluster, to: str, via: str) -> tuple[tuple[Wait, tuple[Finding, ...]], ...]:
     """For each wait of requests on a path what held them. Remembered: the rules on hangs ask for it too."""
     path = next(p for p in paths_of(window) if (p.to, p.via) == (to, via))
-    return tuple((wait, tuple(_found(part, cluster))) for wait, part in seen_in(window, joined(waits_of(path))))
+    waits = waits_of(path)
+    return tuple(
+        (wait, tuple(_found(part, cluster)) or (tuple(counted_in(window, cluster, wait)) if wait in waits else ()))
+        for wait, part in seen_in(window, joined(waits))
+    )
 
 
 def explained(window: Window, cluster: Cluster, path: Path) -> tuple[Attempt, ...]:
@@ -62,6 +72,32 @@ def _found(window: Window, cluster: Cluster) -> Iterator[Finding]:
         for verdict in rule.judge(window, cluster):
             if isinstance(verdict, Finding) and verdict.name in HOLDS and verdict.severity is not Severity.UNKNOWN:
                 yield verdict
+
+
+def counted_in(window: Window, cluster: Cluster, wait: Wait) -> Iterator[Finding]:
+    """Requests that an engine counts between prefill and decode since the probe sent them: as many as hang, more than
+    ever before, and for the last seconds of the wait always the same number. How long they wait is known, which the
+    rules on counts alone have to infer; that other clients' requests make up the number is not excluded."""
+    for prefill in view_of(window, cluster).prefills:
+        readings, live = total_readings(prefill, Gauge.INFLIGHT)
+        before = [c.value for c in readings if c.t < wait.start - SETTLED_S]
+        last = [c for c in readings if max(wait.start, wait.end - STILL_S) <= c.t < wait.end]
+        steady = len(last) >= LEAST and last[-1].t - last[0].t >= LEAST_S and len({c.value for c in last}) == 1
+        if live and before and steady and last[-1].value - min(before) >= wait.count:
+            yield found(
+                "request-pinned",
+                prefill.name,
+                f"{wait.count} request(s) of the probe stand in {prefill.name}'s inflight queue and did not leave in "
+                f"{last[-1].t - last[0].t:.0f} s",
+                confidence=Confidence.LIKELY,
+                evidence=(
+                    saw(f"inflight before the probe: {min(before):g} at least", last[0].at),
+                    saw(f"inflight while its requests waited, at last: {series_text(tuple(last))}", last[-1].at),
+                ),
+                since=last[0].at.seen.at,
+                limits=("requests of other clients, as many and since as long, would look the same",),
+                next=(f"pdctl stacks {prefill.name}", "pdctl pinned --for 60s", "pdctl explain request-pinned"),
+            )
 
 
 def _of_a_wait(finding: Finding, path: Path, wait: Wait) -> Finding:

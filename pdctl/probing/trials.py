@@ -21,7 +21,7 @@ LEAVES = (0.05, 1.0)  # seconds after which the first and the last client of a b
 PATIENCE = 2.0  # seconds for requests to end once they are called off
 DEAD = "not even one generation alone works"
 LOADING = frozenset({Trial.ROUNDS, Trial.MANY, Trial.ABORTS})
-GIVE_UP = 2  # failures after which a conversation ends
+GIVE_UP = 2  # failures after which a conversation ends; hangs one after the other after which no more is asked alone
 
 Job = Callable[[], None]
 
@@ -171,9 +171,14 @@ class _Run:
         self._keep(lambda: self.prober.health(way, self._label(), path))
 
     def _one(self) -> None:
+        hung = 0
         for _ in range(self.stage.repeat):
-            if not self.fresh(self._question()).attempt.good:
+            attempt = self.fresh(self._question()).attempt
+            hung = hung + 1 if attempt.error == "read-timeout" else 0
+            if not attempt.good:
                 self.control()
+            if hung >= GIVE_UP:  # each holds its place in the cluster, and no more is learned
+                return
 
     def _many(self) -> None:
         """Waves of requests that all start at the same moment, each on a connection of its own."""

@@ -229,6 +229,13 @@ def test_a_second_try_where_the_first_fails(probe: Run) -> None:
     assert [a.get("control") for a in report["probe"]["attempts"]] == [None, True]
 
 
+def test_no_more_is_asked_alone_after_two_hangs(probe: Run) -> None:
+    with Faulty(Manners(hang_all=True)) as server:
+        words = ("--kind", "one", "--repeat", "5", *QUICK, "--hang-after", "0.5")
+        report = probe("--router", server.url, *words)
+    assert [a["error"] for a in report["probe"]["attempts"]] == ["read-timeout"] * 3, "the second try among them"
+
+
 def test_nobody_listens(probe: Run) -> None:
     report = probe("--router", f"http://127.0.0.1:{free_port()}", *QUICK)
     assert (probe.status, names(report)) == (3, [("endpoint-unreadable", "router-0")])
@@ -272,7 +279,7 @@ def test_answers_lost_on_the_way_are_told_from_a_hang(probe: Run, demo: Demo, tm
         hung = probe("-c", in_front(demo, proxy.url, tmp_path), "router-0", *words)
     assert (probe.status, names(hung)) == (2, [("connection-scoped-hang", "proxy-0")])
     assert (cell(hung, "router-0", "rounds")["fate"], cell(hung, "proxy-0", "rounds")["fate"]) == ("good", "hung")
-    assert hung["findings"][0]["confidence"] in ("certain", "likely")  # likely where engines lag behind the machine
+    assert hung["findings"][0]["confidence"] in ("certain", "possible")  # possible where engines lag behind the machine
 
 
 def test_a_router_that_holds_requests(probe: Run) -> None:

@@ -3,6 +3,7 @@ up, when the router has aborted them and every queue is empty."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -13,9 +14,10 @@ from pdctl.checks.probe_parts import part_of, waits_of
 from pdctl.checks.probe_paths import paths_of
 from pdctl.model.answer import Fact, Why
 from pdctl.model.finding import Confidence
-from pdctl.model.probe import Attempt
+from pdctl.model.probe import Attempt, row_of
 from tests.unit.checks.host_scene import HostScene, seen_in
 from tests.unit.checks.scene import D, P, R, times
+from tests.unit.checks.test_handoff import FORWARD, SENT, page
 from tests.unit.checks.test_probe import CLUSTER, GOOD, HUNG, quiet, scene_of, used
 
 FIRST = replace(HUNG, begun_s=1.0)
@@ -110,6 +112,55 @@ def test_a_wait_too_short_for_the_rules_says_what_was_counted() -> None:
     (finding,) = scene.found(probe_fail.judge)
     assert finding.name == "endpoint-unreadable"
     assert "prefill-0 inflight 1 to 1" in seen_in(finding) and "decode-0 transfer 1 to 1" in seen_in(finding)
+
+
+def of_an_old_release(until: float, *, begun: float = 3.0, floor: float = 0.0) -> HostScene:
+    """Two requests of several conversations hang on 0.5.15, whose live counts stand still while something is pinned and
+    whose stage counters say how many are between the two halves; others end all the while before them."""
+    hung = used(HUNG, begun_s=begun, took=until - begun)
+    scene = HostScene("0.5.15", CLUSTER)
+    rows = [GOOD, hung, replace(hung, line=2), replace(GOOD, begun_s=until + 0.1)]
+    scene.raw(until + 0.5, R, Fact.PROBE, json.dumps([row_of(a) for a in rows]))
+    for t in times(until + 10.0, 1.0):
+        inside = 2.0 if begun < t <= until else 0.0
+        done = 40.0 + min(t, begun)
+        page(scene, t, P, {FORWARD: done + inside + floor, SENT: done}, http=inside + floor)
+        scene.page(t, D, http=inside, requests=done)
+        scene.router(t, active=inside)
+    return scene
+
+
+def test_requests_whose_age_is_known_are_told_from_turnover_by_their_number() -> None:
+    finding = of_an_old_release(18.0).one(probe_waits.judge)
+    assert (finding.name, finding.subject, finding.confidence) == ("request-pinned", P, Confidence.LIKELY)
+    assert "2 request(s) of the probe" in finding.summary
+    assert of_an_old_release(18.0).found(connection_hang.judge) == []
+
+
+def test_what_stood_there_before_is_not_the_probes() -> None:
+    assert of_an_old_release(18.0, floor=2.0).one(probe_waits.judge).evidence[0].saw.endswith("2 at least")
+    assert of_an_old_release(7.0).found(probe_waits.judge) == [], "too short to tell"
+
+
+def test_a_router_that_has_the_requests_acquits_the_connection() -> None:
+    scene = scene_of(GOOD, used(HUNG, begun_s=5.0, nth=3), used(HUNG, begun_s=5.0, nth=3))
+    busy = scene_of(GOOD, used(HUNG, begun_s=5.0, nth=3), used(HUNG, begun_s=5.0, nth=3))
+    for t in times(40.0, 1.0):
+        for which, active in ((scene, 2.0), (busy, 1.0)):
+            which.loads(t, D, running=9)
+            which.page(t, D, running=9, generation_tokens=10 * t)
+            which.loads(t, P, running=0, inflight=0)
+            which.router(t, active=active)
+    assert scene.found(connection_hang.judge) == []
+    assert busy.one(connection_hang.judge).confidence is Confidence.POSSIBLE
+
+
+def test_an_engine_whose_scheduler_was_asked_in_vain_is_evidence() -> None:
+    scene = scene_of(FIRST, AGAIN)
+    scene.miss(6.0, D, Fact.SERVER_INFO, Why.READ_TIMEOUT)
+    scene.page(8.0, D, http=0.0)
+    (finding,) = scene.found(probe_fail.judge)
+    assert "decode-0: /server_info, which asks the scheduler, did not answer in 5 s" in seen_in(finding)
 
 
 # --- a request that no engine holds -----------------------------------------------------------------------------------
