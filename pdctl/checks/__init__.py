@@ -156,10 +156,17 @@ def _was_read(window: Window, fact: Fact) -> bool:
 
 
 def _once(items: Iterable[V]) -> Iterator[V]:
-    kept: list[V] = []
+    """Each of equal ones once. Findings hold values that cannot be hashed and are few; of the others a large cluster
+    has thousands."""
+    known: set[V] = set()
+    found: list[V] = []
     for item in items:
-        if item not in kept:
-            kept.append(item)
+        if isinstance(item, Finding):
+            if item not in found:
+                found.append(item)
+                yield item
+        elif item not in known:
+            known.add(item)
             yield item
 
 

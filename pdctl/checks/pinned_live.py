@@ -4,6 +4,7 @@ while the snapshot's own time advances (always while the loop turns from 0.5.19)
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from pdctl.checks.base import Verdict, found, saw
 from pdctl.checks.memory import starved
@@ -155,7 +156,7 @@ def rank_text(dp: int | None) -> str:
 
 def judge_live_decode(view: ClusterView, engine: EngineView, known: tuple[Finding, ...]) -> Iterator[Verdict]:
     """A decode's transfer queue that stands while every prefill is empty: the other half is gone."""
-    if known or any(_busy(prefill) for prefill in view.prefills):
+    if known or _any_busy(view):
         return
     still = engine.still_since()
     for dp in engine.dps:
@@ -168,6 +169,12 @@ def judge_live_decode(view: ClusterView, engine: EngineView, known: tuple[Findin
         second = second_signals(view, engine, flat.readings[0].t)
         empty = tuple(_empty_prefills(view, flat.readings[0].t))
         yield pinned(engine, dp, Gauge.TRANSFER, flat, (*second, *empty))
+
+
+@lru_cache(maxsize=4)
+def _any_busy(view: ClusterView) -> bool:
+    """Whether any prefill is busy: asked for each decode, and the same for all."""
+    return any(_busy(prefill) for prefill in view.prefills)
 
 
 def _busy(prefill: EngineView) -> bool:

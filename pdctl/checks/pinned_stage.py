@@ -202,9 +202,10 @@ def quiet_signals(
 
 def judge_stage_decode(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
     """A decode's transfer queue that stands by its stage counters while no prefill holds the other half."""
-    if not all(empty(p) for p in view.prefills):
+    ranks = [dp for dp in engine.dps if not engine.fresh_rows(dp)]
+    if not ranks or not all(empty(p) for p in view.prefills):
         return
-    for dp in (dp for dp in engine.dps if not engine.fresh_rows(dp)):
+    for dp in ranks:
         yield from judge_queue(view, engine, dp, Gauge.TRANSFER)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from pdctl.checks.provenance import (
@@ -70,7 +70,7 @@ class EngineView:
         """Its release in words: "release 0.5.9", or "its release, which is not known,"."""
         return f"release {self.version}" if self.version else "its release, which is not known,"
 
-    @property
+    @cached_property
     def dps(self) -> tuple[int | None, ...]:
         """The data-parallel ranks that were seen, (None,) for an engine that names none."""
         seen = {row.dp for at in self.loads for row in at.value.rows}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
@@ -59,6 +59,13 @@ class Run:
 
     start: Instant
     rows: tuple[list[Any], ...]
+    _seen: list[Observation[Any]] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def seen(self) -> list[Observation[Any]]:
+        """The rows unpacked: once, since they are judged in several windows. Raises one of ``BAD`` for damaged rows."""
+        if not self._seen:
+            self._seen.extend([unpack(row) for row in self.rows])
+        return self._seen
 
 
 @dataclass(slots=True)
@@ -155,8 +162,7 @@ def _before(memory: Memory) -> Iterator[Observation[Any]]:
     first = memory.runs[0].start.boot
     for run in memory.runs:
         shift = run.start.boot - first
-        for row in run.rows:
-            seen = unpack(row)
+        for seen in run.seen():
             yield replace(seen, t=seen.t + shift) if shift else seen
 
 
