@@ -142,7 +142,7 @@ def probe(
     used connection. --load adds idle gaps, growing conversations and N at once, at engines too; its load is stated
     first, and it stops when the cluster suffers. --compare ends with 0 where B is no worse than A, 1 where it is
     slower, 2 where it fails more, 3 where there are too few attempts to tell."""
-    from pdctl.commands.probe_out import emit_comparison, emit_plan, emit_probe
+    from pdctl.commands.probe_out import check_place, emit_comparison, emit_plan, emit_probe
     from pdctl.commands.probe_out import save as save_probe
     from pdctl.plans.probe import Wish
     from pdctl.probing.run import How, Probing
@@ -151,6 +151,8 @@ def probe(
         emit_comparison(*compare, output, ascii_only=ascii_only, fail_on=fail_on)
     if note is not None and save is None:
         raise UsageError("--note says what a saved probe is, so it needs --save")
+    if save is not None:
+        check_place(save)
     gaps = tuple(gap) if gap else None
     wish = Wish(tuple(instances or ()), _trials(kind), load, at_once, agents, rounds, gaps, repeat, tokens)
     with target(

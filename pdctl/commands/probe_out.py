@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -10,7 +11,7 @@ import typer
 
 from pdctl.commands.aim import aimed
 from pdctl.commands.common import Output
-from pdctl.errors import INTERRUPTED, PdctlError, UsageError
+from pdctl.errors import INTERRUPTED, UsageError
 from pdctl.exits import FailOn, exit_of
 
 if TYPE_CHECKING:
@@ -112,9 +113,18 @@ def emit_plan(plan: ProbePlan, deadline: float, output: Output, *, ascii_only: b
 # --- saved probes -----------------------------------------------------------------------------------------------------
 
 
+def check_place(path: Path) -> None:
+    """Raises UsageError where a probe can't be saved: better before its requests than after."""
+    folder = path.absolute().parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        why = "is a directory" if path.is_dir() else f"no file can be made in {folder}"
+        raise UsageError(f"--save {path}: {why}")
+
+
 def save(path: Path, result: Result, note: str | None) -> None:
-    """Writes a probe to a file, whole or not at all. Raises PdctlError when the disk does not take it."""
-    from pdctl import __version__
+    """Writes a probe to a file, whole or not at all; says so where the disk does not take it: the report is to be seen
+    all the same."""
+    from pdctl import __version__, outlet
     from pdctl.facts.probe_compare import SCHEMA
     from pdctl.render.text import rfc3339
     from pdctl.render.wire import dumps, text
@@ -129,7 +139,8 @@ def save(path: Path, result: Result, note: str | None) -> None:
         part.write_text(dumps({**head, **result.value()}, indent=1) + "\n", "utf-8")
         part.replace(path)
     except OSError as error:
-        raise PdctlError(f"{path}: cannot be written: {error.strerror}") from None
+        part.unlink(missing_ok=True)
+        outlet.say(f"not saved: {path}: {error.strerror}")
 
 
 def emit_comparison(a: Path, b: Path, output: Output, *, ascii_only: bool, fail_on: FailOn) -> NoReturn:

@@ -379,6 +379,23 @@ def test_two_saved_probes(probe: Run, tmp_path: Path) -> None:
     assert probe.status == 64
 
 
+def test_where_nothing_can_be_saved_is_told_before_anything_is_sent(probe: Run, tmp_path: Path) -> None:
+    with Faulty() as server:
+        for place in (tmp_path, tmp_path / "none" / "file"):
+            probe("--router", server.url, *QUICK, "--save", place)
+            assert probe.status == 64
+        assert (server.served, server.connections) == ([], 0)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
+def test_a_full_disk_does_not_take_the_report_away(probe: Run, tmp_path: Path) -> None:
+    (tmp_path / "kept.part").symlink_to("/dev/full")
+    with Faulty() as server:
+        report = probe("--router", server.url, "--kind", "one", *QUICK, "--save", tmp_path / "kept")
+    assert (probe.status, report["status"]) == (0, "ok")
+    assert "not saved" in probe.err and "No space left" in probe.err
+
+
 def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
     with Faulty(Manners(hang_nth=2)) as server:
         words = [
