@@ -27,6 +27,7 @@ from pdctl.commands.common import (
     parse_duration,
     target,
 )
+from pdctl.commands.playbook_resuming import Before, Pairs, before_this
 from pdctl.commands.playbook_shared import NameArg, read
 from pdctl.errors import INTERRUPTED, UsageError
 from pdctl.exits import FailOn
@@ -34,13 +35,10 @@ from pdctl.exits import FailOn
 if TYPE_CHECKING:
     from pdctl.commands.command_line import CommandLine
     from pdctl.model.playbook import Playbook
-    from pdctl.plans.playbook_course import Course
     from pdctl.render.look import Look
     from pdctl.runbook.hands import Desk, Order, Target
     from pdctl.runbook.run import Ended, Runner
-    from pdctl.runbook.transcript import Event, Transcript
-
-Pairs = tuple[tuple[str, str], ...]
+    from pdctl.runbook.transcript import Transcript
 
 
 class Form(StrEnum):
@@ -102,10 +100,10 @@ def run(
 
     line = CommandLine(context)
     playbook = read(name, line)
-    before = _before(playbook, transcript) if resume else None
+    before = before_this(playbook, transcript) if resume else None
     pairs = _pairs(config, prefill, decode, router, proxy, capture, demo, release)
-    if before is not None and not pairs:
-        pairs = tuple((str(k), str(v)) for k, v in before.events[0].get("options") or ())
+    if before is not None:
+        pairs = before.target_of(pairs)
     limits = before.limits if before is not None else {}
     look_s, rounds = look_s or limits.get("for"), rounds if rounds is not None else limits.get("rounds")
     record = record or _path(limits.get("record"))
@@ -114,6 +112,8 @@ def run(
     attended = not unattended and output is Form.HUMAN and _at_a_terminal()  # who agrees must see to what
     values = _given(playbook, given or [], before, desk if attended else None)
     with _target(pairs) as aim:
+        if before is not None and before.events[0].get("cluster") != aim.cluster:
+            raise UsageError(f"{before.path}: that run was of {before.events[0].get('cluster')}, this is {aim.cluster}")
         left = cut_off(before.events) if before is not None else None
         order = Order(aim, attended, unattended, values, look_s, rounds, record, ascii_only, left)
         runner, ended = _run(playbook, order, before, transcript, desk, shown, line, pairs, output)
@@ -212,38 +212,6 @@ def _given(playbook: Playbook, words: Sequence[str], before: Before | None, desk
 
 
 # --- the transcript ---------------------------------------------------------------------------------------------------
-
-
-class Before:
-    """The run that is gone on with."""
-
-    def __init__(self, path: Path, events: list[Event], course: Course) -> None:
-        self.path = path
-        self.events = events
-        self.course = course
-
-    @property
-    def limits(self) -> Mapping[str, Any]:
-        """How long its looks may take, how often it goes round, where it keeps raw answers: as it was begun."""
-        limits = self.events[0].get("limits")
-        return limits if isinstance(limits, dict) else {}
-
-
-def _before(playbook: Playbook, wanted: Path | None) -> Before:
-    """The run to go on with. Raises UsageError where there is none, or the playbook is no longer the same."""
-    from pdctl.runbook.transcript import course_of, events_path, has_ended, newest, read_events
-
-    path = events_path(wanted) if wanted else newest(playbook.name)
-    if path is None:
-        raise UsageError(f"no run of {playbook.name} is left to go on with", "Name its transcript: --transcript FILE")
-    events = read_events(path)
-    if not events or events[0].get("event") != "start" or events[0].get("playbook") != playbook.name:
-        raise UsageError(f"{path}: no transcript of a run of {playbook.name}")
-    if events[0].get("digest") != playbook.digest:
-        raise UsageError(f"{playbook.source} has changed since that run began", "Begin anew, without --resume.")
-    if has_ended(events):
-        raise UsageError(f"{path}: that run came to its end", "Begin anew, without --resume.")
-    return Before(path, events, course_of(playbook, events))
 
 
 def _opened(playbook: Playbook, before: Before | None, wanted: Path | None) -> Transcript:

@@ -54,6 +54,8 @@ def _start(event: Mapping[str, Any], look: Look) -> Iterator[str]:
 def _resume(event: Mapping[str, Any], look: Look) -> Iterator[str]:
     yield ""
     said = f"resumed at {_moment(event)} by {event['by']}, with step {event['step']}"
+    if event.get("begun"):
+        said += f"; begun at {_moment({'at': event['begun']})} on {event.get('target')}"
     yield from wrap(look.say(said), look.width, "", "  ")
     if event.get("unfinished"):
         yield from wrap(look.say(str(event["unfinished"])), look.width, f"  {look.mark(Mark.WARN)} ")

@@ -243,4 +243,6 @@ def resuming(events: Sequence[Event], course: Course, by: str) -> dict[str, obje
     said = ""
     if left is not None and left.get("runs", True):
         said = f"step {left['step']} was begun at {left['at']} and did not end: it may have done its work"
-    return {"event": "resume", "step": course.next, "by": by, "unfinished": said}
+    first = events[0] if events else {}
+    begun = {"begun": first.get("at"), "target": first.get("target")}
+    return {"event": "resume", "step": course.next, "by": by, **begun, "unfinished": said}

@@ -160,7 +160,11 @@ def test_a_run_goes_on_where_it_stopped(cli: Runs, elsewhere: Path, monkeypatch:
     assert status == 2, "in a pipe it stops at a question"
     (again,) = re.findall(r"^go on with: pdctl playbook (.*)$", err, re.M)
     assert shlex.split(again)[:3] == ["run", str(book), "--resume"], "by its file, which no name finds"
-    status, out, _ = cli("run", str(book), "--resume", "--yes-read-only")
+    other = str(CAPTURES / "real-idle.tar.zst")
+    status, _, err = cli("run", str(book), "--resume", "--yes-read-only", "--from", other)
+    assert status == 64 and "that run looks at the recording" in err, "what was found there decides nothing here"
+    status, out, _ = cli("run", str(book), "--resume", "--yes-read-only", "--from", capture)
+    assert "; begun at" in out
     assert status == 2 and "resumed at" in out and "[1/3]" not in out, "the first step is not done again"
     status, _, err = cli("run", str(book), "--resume")
     assert status == 64 and "no run of two is left" in err
