@@ -49,18 +49,25 @@ def cost_of(command: Sequence[str], env: Mapping[str, str]) -> Cost:
     return Cost(cpu * 1000, wall * 1000)
 
 
-def commands(cluster: Cluster, peer: str | None) -> dict[str, Sequence[str]]:
-    """What is measured, by name."""
+def check_of(cluster: Cluster) -> tuple[str, ...]:
+    """The command that checks it."""
     prefill, decode, router = cluster.prefills[0], cluster.decodes[0], cluster.routers[0]
-    pages = " ".join(shlex.quote(i.metrics or "") for i in (prefill, decode, router))
-    check = (
+    return (
         sys.executable, "-m", "pdctl", "check", "--prefill", str(prefill.url), "--decode", str(decode.url),
         "--router", f"{router.url},{router.metrics_url}",
     )  # fmt: skip
+
+
+def commands(cluster: Cluster, idle: Cluster, peer: str | None) -> dict[str, Sequence[str]]:
+    """What is measured, by name."""
+    prefill, decode = cluster.prefills[0], cluster.decodes[0]
+    pages = " ".join(shlex.quote(i.metrics or "") for i in (prefill, decode, cluster.routers[0]))
+    check = check_of(cluster)
     out: dict[str, Sequence[str]] = {
         BASE: (sys.executable, "-c", "pass"),
         CURL: ("/bin/sh", "-c", f"curl -s {pages} | grep -E 'num_running_reqs|queue_reqs|active'"),
-        "pdctl check, first look": (*check, "-o", "short", "--fresh"),
+        # A first look at a busy cluster goes on until something was seen to move: that is the cluster's own time.
+        "pdctl check, first look, idle cluster": (*check_of(idle), "-o", "short", "--fresh"),
     }
     out |= {f"pdctl check -o {form}, with memory": (*check, "-o", form) for form in FORMS}
     if peer:
@@ -70,10 +77,10 @@ def commands(cluster: Cluster, peer: str | None) -> dict[str, Sequence[str]]:
 
 def measured(rounds: int, peer: str | None) -> dict[str, Cost]:
     """Medians. A first round, in which code is compiled and a memory made, does not count."""
-    with started("load") as demo, tempfile.TemporaryDirectory() as state:
+    with started("load") as demo, started("healthy") as idle, tempfile.TemporaryDirectory() as state:
         env = {**os.environ, "XDG_STATE_HOME": state}
         env.pop("PYTHONDONTWRITEBYTECODE", None)
-        wanted = commands(demo.cluster, peer)
+        wanted = commands(demo.cluster, idle.cluster, peer)
         taken: dict[str, list[Cost]] = {name: [] for name in wanted}
         for number in range(rounds + 1):
             for name, command in wanted.items():
