@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -157,13 +158,14 @@ def _causes_first(findings: list[Finding]) -> list[Finding]:
     """The findings with each consequence after the causes that are there and as severe as itself."""
     out: list[Finding] = []
     waiting = list(findings)
+    left = Counter((f.severity, f.name) for f in waiting)
     while waiting:
-        free = [f for f in waiting if not any(_causes(other, f) for other in waiting if other is not f)]
-        chosen = free[0] if free else waiting[0]
+        free = (n for n, f in enumerate(waiting) if not any(left[f.severity, cause] for cause in _causes_of(f.name)))
+        chosen = waiting.pop(next(free, 0))
+        left[chosen.severity, chosen.name] -= 1
         out.append(chosen)
-        waiting.remove(chosen)
     return out
 
 
-def _causes(cause: Finding, effect: Finding) -> bool:
-    return cause.severity == effect.severity and cause.name in FOLLOWS.get(effect.name, frozenset())
+def _causes_of(name: str) -> frozenset[str]:
+    return FOLLOWS.get(name, frozenset())

@@ -24,3 +24,10 @@ def test_a_cause_that_is_less_bad_stays_behind() -> None:
         finding("transfer-stuck", Confidence.POSSIBLE),
     ]
     assert [f.name for f in by_weight(rows)] == ["transfer-stuck", "engine-crashed"]
+
+
+def test_a_finding_for_each_of_thousands_of_instances_is_put_in_order_as_well() -> None:
+    """Each compared with each other one, for each place in the order, would take an hour."""
+    pinned, cause = finding("request-pinned", Confidence.CERTAIN), finding("device-hang", Confidence.POSSIBLE)
+    many = [finding("accept-queue-full", Confidence.LIKELY)] * 5_000
+    assert by_weight([pinned, *many, cause]) == [*many, cause, pinned]
