@@ -66,8 +66,10 @@ class Pdctl:
         self._folder, self._home, self._power = folder, home, power
         self.inventory()
 
-    def inventory(self, user: str = "", become: str = "") -> None:
+    def inventory(self, user: str = "", become: str = "", *, alone: bool = False) -> None:
+        """``alone``: without the decode that has a script and nothing to restart."""
         text = INVENTORY.format(user=user, become=become, power=self._power)
+        text = text.rpartition("[[instance]]")[0] if alone else text
         (self._folder / "pdctl.toml").write_text(text)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
@@ -129,6 +131,7 @@ def test_a_unit_that_systemd_restarted_is_on_the_line_in_systemds_own_words(engi
 
 def test_a_restart_by_hand_after_an_edit_brings_it_into_effect(engines: Lab, pdctl: Pdctl) -> None:
     host = engines["h2"]
+    time.sleep(2.5)  # a start is known to a second: what is edited at that moment may be in effect
     host.run("cp", "-p", "/opt/serve/decode.sh", "/opt/serve/decode.sh.bak")
     host.run("sed", "-i", "s/WARN/INFO/", "/opt/serve/decode.sh")
     before = pdctl.json("changes", "decode-0", "--since", "30m", status=None)
@@ -149,8 +152,8 @@ def test_the_running_process_against_its_script(engines: Lab, pdctl: Pdctl) -> N
     assert "--tp-size 2 -> 4" in drift["summary"]
 
 
+@needs_sudo
 def test_a_script_of_root_edited_through_sudo_keeps_mode_and_owner(engines: Lab, pdctl: Pdctl) -> None:
-    needs_sudo()
     pdctl.inventory("ops@", 'become = "sudo"')
     host = engines["h1"]
     told = pdctl.json("script", "set", "prefill-0", "NCCL_DEBUG=INFO", "--yes")
@@ -197,3 +200,22 @@ def test_power_lost_in_the_middle_leaves_the_old_file_or_the_new_one(engines: La
         if child.returncode == 0:
             break
     assert (75, False) in outcomes, "at least one cut came in the middle"
+
+
+def test_an_edit_and_the_co_restart_that_brings_it_into_effect(engines: Lab, pdctl: Pdctl) -> None:
+    """Both in one command: written, restarted in order, proven, told to syslog on each host and in the history."""
+    pdctl.inventory(alone=True)
+    hosts = {"h1": "pd-prefill", "h2": "pd-decode"}
+    before = {host: engines[host].run("systemctl", "show", "-P", "InvocationID", unit) for host, unit in hosts.items()}
+    told = pdctl.json("script", "set", "decode-0", "NCCL_DEBUG=INFO", "--restart", "--yes")
+    assert told["changed"] and told["restart"]["status"] == "done" and told["next"] is None
+    assert "NCCL_DEBUG=INFO" in engines["h2"].run("cat", "/opt/serve/decode.sh")
+    for host, unit in hosts.items():
+        assert engines[host].run("systemctl", "show", "-P", "InvocationID", unit) != before[host]
+    said = engines["h2"].run("journalctl", "-q", "-t", "pdctl", "-o", "cat")
+    assert "write /opt/serve/decode.sh (pdctl script, run " in said and "restart decode-0 (pdctl restart of lab" in said
+    back = pdctl.json("script", "restore", "decode-0", told["backup"].rpartition("/")[2], "--restart", "--yes")
+    assert back["restart"]["status"] == "done"
+    assert "NCCL_DEBUG=WARN" in engines["h2"].run("cat", "/opt/serve/decode.sh")
+    runs = json.loads(pdctl.run("history", "--cluster", "lab", "-o", "json"))["runs"]
+    assert [(run["kind"], run["end"]) for run in runs] == [("restart", "done"), ("script", "done")] * 2

@@ -19,6 +19,7 @@ from pdctl.model.ask import Ask
 from pdctl.model.cluster import Cluster, Host
 from pdctl.model.plan import Act, End, Proven, State, Wish
 from pdctl.plans.nodes import with_nodes
+from pdctl.reach.lock import STALE_AFTER
 
 
 @pytest.fixture
@@ -342,3 +343,17 @@ def test_a_node_that_does_not_come_back_stops_what_follows(tmp_path: Path) -> No
     assert outcome.why is not None and "restart prefill-0@h-more: it did not start" in outcome.why
     assert acts(story) == ["prefill-0", "prefill-0@h-more"]
     nothing_silent(story, outcome)
+
+
+def test_a_long_wait_gives_signs_of_life_so_that_nobody_takes_its_locks_for_stale(tmp_path: Path) -> None:
+    story = Story(Sim(site(1, 1, 0)), tmp_path / "j")
+    story.sim.units["prefill-0"].starts_in = 400.0
+    quiet: list[float] = []
+
+    def look(happening: object) -> None:
+        locked = [m for m in story.sim.machines.values() if m.lock is not None]
+        quiet.extend(story.sim.clock.now() - m.beat for m in locked)
+
+    story.told = Listening(look)  # type: ignore[assignment]
+    all_done(story, story.begin())
+    assert len(quiet) > 40 and max(quiet) < STALE_AFTER / 3
