@@ -14,7 +14,7 @@ Path = tuple[str | int, ...]
 LONGEST = 256 * 1024
 DEEPEST = 12
 ALIGNED = "Keys that belong together begin in the same column."
-QUOTED = "Text with a colon in it goes into quotes, or below `key: |` and indented."
+QUOTED = "Text with a colon, a comma or a question mark in it goes into quotes, or below `key: |` and indented."
 _PREFIX = "tag:yaml.org,2002:"
 _PLAIN = frozenset({"str", "int", "float", "bool", "null", "timestamp", "value", "merge", "map", "seq"})
 

@@ -262,6 +262,13 @@ BAD = {
         "an option is written out",
         "--for={x}",
     ),
+    "a question in braces": (
+        "about: x\nsteps:\n  - {step: a, ask: Well?, answers: {y: end}}\n",
+        3,
+        "",
+        "not YAML",
+        "question mark",
+    ),
     "a quote that does not end": ("about: 'x\nsteps: []\n", 1, "", "not YAML", "does not end"),
     "keys in two columns": ("about: x\nsteps:\n  - step: a\n     say: x\n", 4, "", "not YAML", "same column"),
     "a second wrong case": (
