@@ -94,9 +94,18 @@ def leftover(engine: EngineView, readings: tuple[Count, ...]) -> bool:
 
 
 def settled(engine: EngineView) -> bool:
-    """Whether another source says what is true: nothing owed over HTTP, or idle all the time."""
+    """Whether another source says what is true: nothing owed over HTTP, idle all the time, or no request at all by
+    /get_load."""
     active, idle = engine.http_active(), engine.idle_share()
+    if any(engine.sums(dp) for dp in engine.dps):
+        return all(none_left(engine, dp) for dp in engine.dps)
     return bool(active and active[-1].value == 0) or (idle is not None and idle > 0.9)
+
+
+def none_left(engine: EngineView, dp: int | None) -> bool:
+    """Whether a rank was seen at the end without any request, waiting or running."""
+    sums, idle = engine.sums(dp), engine.held_tokens(dp)
+    return bool(sums and idle) and sums[-1].value == 0 and idle[-1].t == sums[-1].t
 
 
 def stale(engine: EngineView, gauge: Gauge, readings: tuple[Count, ...]) -> Verdict:

@@ -191,20 +191,34 @@ class Stayers:
 
 
 def stayers(engine: EngineView, queue: Gauge, dp: int | None) -> Stayers | None:
-    """Those that are in a queue longest, by its counters alone; None where as many came in as are there."""
+    """Those that are in a queue longest, by its counters alone; None where as many came in as are there. More that
+    went their way since than came in are the queue itself on its way, however long it takes: those that are left stand
+    behind them. What a timeout ended did not go its way."""
     readings = counted(engine, queue, dp)
     if not readings or readings[-1].value < 1:
         return None
     came, found = 0.0, None
     _, usual = _stays(engine, queue, dp)
-    for (before, _), entered in zip(
-        reversed(tuple(pairwise(engine.pages))), reversed(tuple(entries(engine, queue, dp))), strict=True
-    ):
+    stretches = tuple(zip(pairwise(engine.pages), entries(engine, queue, dp), strict=True))
+    for (before, _), entered in reversed(stretches):
         came += entered
         if readings[-1].value - came < 1:
             break
-        found = Stayers(readings[-1].value - came, before.t, usual)
+        if _moved_on(engine, queue, dp, before.t) <= came:
+            found = Stayers(readings[-1].value - came, before.t, usual)
     return found
+
+
+def _moved_on(engine: EngineView, queue: Gauge, dp: int | None, since: float) -> float:
+    """How many left a queue for the next one since a page, failed ones not counted (before 0.5.10 their stage is
+    observed as well)."""
+    steps, pages = STEPS[queue], pages_from(engine.pages, since)
+    old, new = (_folded(page.value.stage_counts.get(steps.left, {}), dp) for page in (pages[0], pages[-1]))
+    apart = steps.failed == Gauge.BOOTSTRAP_FAILED or engine.traits.stage_failures_apart
+    if apart or steps.failed is None:
+        return new - old
+    one = engine.one_of_several(dp)
+    return new - old - (engine.growth(steps.failed, dp, since, whole=not one) or 0.0)
 
 
 def unmoved_since(engine: EngineView, queue: Gauge, dp: int | None) -> float:

@@ -13,7 +13,6 @@ from pdctl.model.events import Event, Kind, Log
 from pdctl.model.rank import Rank
 from pdctl.model.window import At, Window
 
-FRESH_S = 2.5  # a live snapshot is re-published every 50 ms; a forward pass of seconds may hold it up
 SAME_CLOCK_S = 60.0
 PROBE_PATHS = ("/health", "/health_generate")
 FRACTIONAL = frozenset({Gauge.TRANSFER_MS})  # a gauge in releases before 0.5.10.post1
@@ -49,8 +48,9 @@ def pages_from(pages: tuple[At[EngineMetrics], ...], since: float) -> tuple[At[E
 
 
 def snapshot_ages(rows: tuple[tuple[At[Loads], LoadRow], ...]) -> list[float]:
-    """Age of each snapshot when it was answered, in seconds. The server's own clock dates both; where a snapshot's time
-    is of another clock (they advance together, far apart) the youngest of the window is taken as new."""
+    """Age of each dated snapshot when it was answered, in seconds (``model.fresh`` says which is old). The server's own
+    clock dates both, else the time of asking. Where a snapshot's time is of another clock (they advance together, far
+    apart) the youngest of the window is taken as new."""
     stamps = [row.timestamp or 0.0 for _, row in rows]
     answers = [a.value.answered if a.value.answered is not None else a.seen.at.timestamp() for a, _ in rows]
     lags = [answer - stamp for answer, stamp in zip(answers, stamps, strict=True)]

@@ -139,11 +139,26 @@ def judge_breakers(view: ClusterView, router: Instance, pages: tuple[At[RouterMe
             continue
         if state == HALF_OPEN and not all(p.value.breaker.get(worker) == HALF_OPEN for p in pages[-3:]):
             continue
-        yield breaker_finding(router, pages, worker, state, engine)
+        yield breaker_finding(router, pages, worker, state, engine, tuple(after_restart(view)))
+
+
+def after_restart(view: ClusterView) -> Iterator[str]:
+    """Why an open breaker may soon close: it opened on an engine that restarted while one looked."""
+    names = [engine.name for engine in view.engines if engine.restarted is not None]
+    if names:
+        yield (
+            f"{' and '.join(names)} restarted inside the window: a breaker that this opened lets requests through "
+            "again by itself, a minute after it opened unless set otherwise; until then clients get 503"
+        )
 
 
 def breaker_finding(
-    router: Instance, pages: tuple[At[RouterMetrics], ...], worker: str, state: float, engine: EngineView
+    router: Instance,
+    pages: tuple[At[RouterMetrics], ...],
+    worker: str,
+    state: float,
+    engine: EngineView,
+    against: tuple[str, ...],
 ) -> Verdict:
     """The finding for one worker."""
     word = "open" if state == OPEN else "half-open"
@@ -166,6 +181,7 @@ def breaker_finding(
         confidence=Confidence.CERTAIN if engine.alive() else Confidence.LIKELY,
         evidence=evidence,
         since=first.seen.at,
+        against=against,
         limits=("what opened it: one failing leg opens the breakers of both workers, so look at both engines' logs",),
         next=(f"pdctl logs {router.name}", f"pdctl logs {engine.name} --failures", "pdctl explain router-circuit-open"),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.memory import token_progress_known, token_signs
 from pdctl.checks.plateau import floor_of, series_text
-from pdctl.checks.provenance import FRESH_S, snapshot_ages, timed_out
+from pdctl.checks.provenance import snapshot_ages, timed_out
 from pdctl.checks.trust import Counts
 from pdctl.checks.view import EngineView, view_of
 from pdctl.model.answer import Fact
@@ -16,6 +16,7 @@ from pdctl.model.cluster import Cluster
 from pdctl.model.engine import Gauge
 from pdctl.model.events import Kind
 from pdctl.model.finding import Confidence, Evidence, RuledOut
+from pdctl.model.fresh import FRESH_S
 from pdctl.model.rank import WHOLE, Rank
 from pdctl.model.window import At, Window
 

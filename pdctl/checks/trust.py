@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from pdctl.model.fresh import ASKED_BEFORE, ASKED_FROM
+
 Release = tuple[int, ...]
 T = TypeVar("T")
 
@@ -58,13 +60,14 @@ class Traits:
     known: bool = True
     stages: bool = False
     stage_failures_apart: bool = False
+    release: Release | None = None
 
 
 _COUNTS = (
     ((0, 5, 19, 0), Counts.LIVE),
     ((0, 5, 16, 0), Counts.DATED),
-    ((0, 5, 13, 0), Counts.UNDATED),
-    ((0, 5, 8, 0), Counts.ASKED),
+    (ASKED_BEFORE, Counts.UNDATED),
+    (ASKED_FROM, Counts.ASKED),
 )
 _INFLIGHT = (
     ((0, 5, 16, 0), Inflight.OWN_AT_ONCE),
@@ -96,6 +99,7 @@ def traits_of(release: Release | None) -> Traits:
         fake_transfers_left_out=release >= (0, 5, 15, 0),
         stages=release >= (0, 5, 3, 0),
         stage_failures_apart=release >= (0, 5, 10, 0),
+        release=release,
     )
 
 

@@ -10,7 +10,6 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from pdctl.checks.provenance import (
-    FRESH_S,
     PROBE_PATHS,
     dated,
     hinted_release,
@@ -26,6 +25,7 @@ from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster, Instance, Role
 from pdctl.model.engine import EngineMetrics, Gauge, LoadRow, Loads, ServerInfo, parse_release
 from pdctl.model.events import Event, Kind, Log
+from pdctl.model.fresh import is_fresh
 from pdctl.model.rank import WHOLE, Rank
 from pdctl.model.window import At, Window
 
@@ -132,13 +132,11 @@ class EngineView:
         Sums of queues: none, see ``sums``. Asked of the scheduler (0.5.8.post1 to 0.5.12.post1): all. Dated snapshots
         (0.5.16 and later): those whose own time is no older than ``FRESH_S``. Undated ones (0.5.13.post1 to 0.5.15):
         none."""
-        rows = tuple((at, row) for at, row in self.rows(dp) if not row.summed)
-        if self.traits.counts == Counts.ASKED:
-            return rows
-        if any(row.timestamp is None for _, row in rows):
-            return ()
-        ages = snapshot_ages(rows)
-        return tuple(pair for pair, age in zip(rows, ages, strict=True) if age <= FRESH_S)
+        rows = tuple(self.rows(dp))
+        dated = all(row.timestamp is not None for _, row in rows)
+        ages: list[float | None] = list(snapshot_ages(rows)) if dated else [None] * len(rows)
+        fresh = zip(rows, ages, strict=True)
+        return tuple(pair for pair, age in fresh if is_fresh(pair[1], age, self.traits.release))
 
     def sums(self, dp: int | None, since: float = 0.0) -> tuple[Count, ...]:
         """How many requests wait by ``/get_load``, which asks the scheduler (0.4.9 to 0.5.20): on prefill in bootstrap

@@ -90,7 +90,8 @@ def _list(ascii_only: bool) -> Iterator[str]:
     width = max(len(name) for name in FAULTS) + 2
     for fault in FAULTS.values():
         leads = f" [{', '.join(fault.leads_to)}]" if fault.leads_to else ""
-        yield from wrap(fault.line + leads, shown.width, f"{fault.name:<{width}}", " " * width)
+        only = f" ({fault.release} unless --release says another)" if fault.release else ""
+        yield from wrap(fault.line + only + leads, shown.width, f"{fault.name:<{width}}", " " * width)
 
 
 def _write_config(running: Demo, wanted: Path | None) -> Path:

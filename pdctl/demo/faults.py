@@ -13,7 +13,7 @@ from pdctl.demo.scenes import Plan
 @dataclass(frozen=True, slots=True)
 class Fault:
     """``leads_to`` are the findings a right report may be expected to hold, ``shape`` what the cluster must have,
-    ``plan`` its usual timing."""
+    ``plan`` its usual timing. ``release``: the one that it shows on, where others have what settles it."""
 
     name: str
     line: str
@@ -21,6 +21,11 @@ class Fault:
     begin: Callable[[SimCluster, Plan], None]
     plan: Plan = field(default_factory=Plan)
     shape: Callable[[ClusterSpec], ClusterSpec] = lambda spec: spec
+    release: str | None = None
+
+    def expected(self, release: str) -> tuple[str, ...]:
+        """What a right report on engines of this release may be expected to hold."""
+        return self.leads_to if self.release in (None, release) else ()
 
 
 def prepare(fault: Fault, spec: ClusterSpec, plan: Plan | None = None) -> tuple[ClusterSpec, Plan]:
@@ -61,7 +66,8 @@ _ROWS = (
     Fault("drain", "a backlog that shrinks by itself", ("draining",), scenes.drain, shape=_small),
     Fault("decode-full", "decode's KV memory is full, requests queue", ("decode-starved",), scenes.decode_full,
           shape=_tight),
-    Fault("stale", "gauges left over from a burst", ("gauge-stale",), scenes.stale),
+    Fault("stale", "gauges left over from a burst, on a release with nothing else to go by", ("gauge-stale",),
+          scenes.stale, release="0.4.6.post5"),
     Fault("probed", "idle, while somebody checks health every 10 s", (), scenes.probed),
     Fault("hung-scheduler", "decode's scheduler stands still, HTTP answers", _STOPPED, scenes.hung_scheduler),
     Fault("hung-prefill", "prefill's scheduler stands still, HTTP answers", _STOPPED, scenes.hung_prefill),
@@ -81,7 +87,8 @@ _ROWS = (
           scenes.peer_stale, Plan(age=330.0)),
     Fault("pair-broken", "transfers to one of two decodes fail", ("transfer-pair-broken",), scenes.pair_broken,
           shape=_two_decodes),
-    Fault("restart", "decode restarts while you look", ("engine-restarted",), scenes.restart),
+    Fault("restart", "decode restarts while you look, and the router's breakers open meanwhile",
+          ("engine-restarted", "router-circuit-open"), scenes.restart),
     Fault("metrics-off", "decode has no metrics page (404)", _UNREADABLE, scenes.spoil("off")),
     Fault("lying", "decode's metrics page is a sign-in page (200, HTML)", _UNREADABLE, scenes.spoil("html")),
     Fault("unauthorized", "decode's metrics page wants a key (401)", _UNREADABLE, scenes.spoil("auth")),
@@ -106,7 +113,8 @@ def simulate(
     """A cluster with the fault under way, its time at the opening of the window. ``also`` adds to what happens."""
     spec, plan = prepare(fault, spec, plan)
     cluster = SimCluster(spec, sink)
-    cluster.fault, cluster.leads_to, cluster.window_start = fault.name, fault.leads_to, plan.start
+    cluster.fault, cluster.window_start = fault.name, plan.start
+    cluster.leads_to = fault.expected(spec.release)
     fault.begin(cluster, plan)
     if also is not None:
         also(cluster, plan)

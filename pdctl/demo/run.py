@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from pdctl.demo.core.release import release_of
+from pdctl.demo.core.release import RELEASES, is_release
 from pdctl.demo.core.truth import Stuck, Truth
 from pdctl.demo.faults import FAULTS
 from pdctl.demo.serve import Order
@@ -56,8 +56,8 @@ def started(
 ) -> Iterator[Demo]:  # fmt: skip
     """A simulated cluster on free loopback ports, with several minutes of past, until the block ends. ``router`` is
     "0.3.2", "smg" or "none". Raises UsageError for a fault, release or router there is not."""
-    release = release or RELEASE
     _check(fault, release, router)
+    release = release or FAULTS[fault].release or RELEASE
     folder = Path(tempfile.mkdtemp(prefix="pdctl-demo-"))
     order = Order(fault, release, prefills, decodes, dp, seed, None if router == "none" else router, str(folder))
     try:
@@ -69,17 +69,14 @@ def started(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check(fault: str, release: str, router: str) -> None:
+def _check(fault: str, release: str | None, router: str) -> None:
     if fault not in FAULTS:
         raise UsageError(f"no fault {fault!r}", "There are: " + ", ".join(FAULTS))
     if router not in ROUTERS:
         raise UsageError(f"no router {router!r}", "There are: " + ", ".join(ROUTERS))
-    try:
-        known = release_of(release) >= release_of("0.4.6")
-    except ValueError:
-        known = False
-    if not known:
-        raise UsageError(f"no release {release!r}", "Write it as 0.5.23; from 0.4.6 on.")
+    if release is not None and not is_release(release):
+        known = ", ".join(RELEASES)
+        raise UsageError(f"no release {release!r} to simulate", f"Those told apart: {known}; any between two of them.")
 
 
 def _spawn(order: Order, errors: IO[bytes]) -> subprocess.Popen[bytes]:

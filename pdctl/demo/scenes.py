@@ -196,9 +196,10 @@ def _stop(engine: SimEngine, cause: str) -> None:
 
 # -- stale gauges ----------------------------------------------------------------------------------------------
 def stale(cluster: SimCluster, plan: Plan) -> None:
-    """A burst, over just before the window: older releases show its numbers for half a minute. Newer ones correct
-    them at once, unless KV of failed transfers is still held: so some transfers fail as well."""
-    burst(cluster, plan)
+    """A burst, over a few seconds into the window: older releases show its numbers for half a minute after it. Newer
+    ones correct them at once, unless KV of failed transfers is still held: so some transfers fail as well."""
+    _morning(cluster, plan, plan.start - 120.0)
+    burst_of(cluster.tl, cluster.rng, cluster.submit, SMALL, 64, plan.start + 1.0, 3.0)
     if cluster.decodes[0].traits.defers_release:
         for n in range(3):
             cluster.tl.at(plan.start - 6.0 + n, _lone_transfer, cluster)

@@ -16,7 +16,7 @@ from pdctl.model.answer import Answer, Fact, Why
 from pdctl.model.cluster import Cluster, Instance, Role
 
 TIMEOUT = 5.0
-LOG_SECONDS = 300.0
+LOG_SECONDS = 360.0
 LOG_LINES = 50
 OLD_LOADS = "/get_load"
 LOADS = "/v1/loads?include=core,disagg,queues"
@@ -101,7 +101,7 @@ class Asker:
         yield older if older.status == 200 else asked
 
     def log(self, instance: Instance) -> Iterator[Answer]:
-        """The log's lines of the last five minutes before the window and since, but the last fifty at least."""
+        """The log's lines of the last six minutes before the window and since, but the last fifty at least."""
         since, log = self.cluster.window_start - LOG_SECONDS, list(self.cluster.logs[instance.name])
         lines = [line for n, (at, line) in enumerate(log) if at >= since or n >= len(log) - LOG_LINES]
         body = "".join(line + "\n" for line in lines).encode()

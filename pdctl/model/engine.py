@@ -104,8 +104,8 @@ class EngineMetrics:
 @dataclass(frozen=True, slots=True)
 class LoadRow:
     """One data-parallel rank of ``/v1/loads``. A count the release does not give is None. ``timestamp`` is the
-    snapshot's own epoch seconds (release 0.5.16 and later), None where there is none. ``summed``: of ``/get_load``, where
-    ``waiting`` is a sum: on prefill with bootstrap, on decode with prealloc, transfer and retracted."""
+    snapshot's own epoch seconds (release 0.5.16 and later), None where there is none. ``summed``: of ``/get_load``,
+    where ``waiting`` is a sum: on prefill with bootstrap, on decode with prealloc, transfer and retracted."""
 
     dp: int | None
     timestamp: float | None = None

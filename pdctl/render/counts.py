@@ -7,12 +7,10 @@ from typing import Any
 
 from pdctl.model.answer import Observation, Seen
 from pdctl.model.engine import COUNTERS, EngineMetrics, Gauge, LoadRow, Loads, parse_release
+from pdctl.model.fresh import age_of, is_fresh
 from pdctl.model.router import RouterMetrics
 from pdctl.render.columns import Column, Kind
 
-FRESH_S = 2.5  # a live snapshot is re-published every 50 ms from 0.5.19 on; a forward pass may hold it up
-# Releases in which /v1/loads asks the scheduler itself: its counts have no time of their own and need none.
-ASKED_FROM, ASKED_BEFORE = (0, 5, 8, 0), (0, 5, 13, 0)
 QUEUES = (Gauge.INFLIGHT, Gauge.BOOTSTRAP, Gauge.PREALLOC, Gauge.TRANSFER, Gauge.QUEUE, Gauge.RUNNING)
 
 
@@ -103,7 +101,7 @@ def live_count(column: Column, dp: int | None, loads: Loads | None) -> float | N
     if column.kind is not Kind.QUEUE or loads is None:
         return None
     rows = [row for row in loads.rows if dp is None or row.dp == dp]
-    values = [_live_value(column.sources[0], row) for row in rows if is_fresh(row, loads)]
+    values = [_live_value(column.sources[0], row) for row in rows if _fresh(row, loads)]
     held = [v for v in values if v is not None]
     if not held or len(held) != len(rows):
         return None
@@ -119,14 +117,8 @@ def _live_value(queue: Gauge, row: LoadRow) -> float | None:
 
 def is_old(loads: Loads | None) -> bool:
     """Whether a row's own time says that it is from before: its scheduler has not renewed it."""
-    return loads is not None and any(row.timestamp is not None and not is_fresh(row, loads) for row in loads.rows)
+    return loads is not None and any(row.timestamp is not None and not _fresh(row, loads) for row in loads.rows)
 
 
-def is_fresh(row: LoadRow, loads: Loads) -> bool:
-    """Whether a row's counts were true when they were answered: a snapshot no older than ``FRESH_S`` by the server's
-    own clock (0.5.16 and later), or one asked of the scheduler (0.5.8.post1 to 0.5.12.post1). Undated ones of 0.5.13
-    to 0.5.15 may be of any age."""
-    if row.timestamp is not None:
-        return loads.answered is not None and abs(loads.answered - row.timestamp) <= FRESH_S
-    release = parse_release(loads.version)
-    return release is not None and ASKED_FROM <= release < ASKED_BEFORE
+def _fresh(row: LoadRow, loads: Loads) -> bool:
+    return is_fresh(row, age_of(row, loads.answered), parse_release(loads.version))

@@ -281,7 +281,8 @@ def test_a_restart_refuses_connections_for_a_while() -> None:
 
 
 def test_wrong_names_are_usage_errors() -> None:
-    for wrong in ({"fault": "nope"}, {"fault": "pinned", "release": "banana"}, {"fault": "pinned", "router": "x"}):
+    releases = [{"fault": "pinned", "release": release} for release in ("banana", "9.9.9", "0.5.24")]
+    for wrong in ({"fault": "nope"}, {"fault": "pinned", "router": "x"}, *releases):
         with pytest.raises(UsageError), started(**wrong):  # type: ignore[arg-type]
             pass
 

@@ -6,6 +6,7 @@ Boundaries are "first seen" ones, read in the released sources or seen on runnin
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -199,6 +200,12 @@ def release_of(text: str) -> Release:
     if release is None:
         raise ValueError(f"{text!r} is no release (such as 0.5.23)")
     return release
+
+
+def is_release(text: str) -> bool:
+    """Whether there may be such a release, and what it does is known: from the first to the last of ``RELEASES``."""
+    release = parse_release(text) if re.fullmatch(r"\d+(\.\d+){2}(\.post\d+)?", text) else None
+    return release is not None and release_of(RELEASES[0]) <= release <= release_of(RELEASES[-1])
 
 
 def traits_of(version: str) -> Traits:

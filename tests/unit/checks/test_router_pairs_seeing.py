@@ -72,6 +72,18 @@ def test_an_open_breaker_of_a_worker_that_answers_is_the_routers_fault() -> None
     assert P in found.summary
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_breaker_that_a_restart_in_the_window_opened_may_soon_close(restarts: bool) -> None:
+    scene = Scene()
+    for t in times(20):
+        scene.page(t, P, requests=100)
+        scene.page(t, D, generation_tokens=0.0 if restarts and t > 10 else 9000.0)
+        scene.router(t, breaker={P: float(t > 12)})
+    (found,) = only(judge_router(scene.window(), pair(router=True)))
+    assert found.name == "router-circuit-open"
+    assert bool(found.against) == restarts and all(D in line for line in found.against)
+
+
 def test_an_open_breaker_of_a_dead_worker_is_right() -> None:
     scene = Scene()
     for t in times(20):

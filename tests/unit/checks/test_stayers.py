@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pdctl.checks.handoff import since_outlier, stayers
 from pdctl.model.engine import Gauge
 from tests.unit.checks.scene import D, P, Scene, times
 from tests.unit.checks.test_handoff import FORWARD, SENT, page, pins, view
 
 
-def timing_out(*, stuck: int, usual: float = 0.05, http: bool = True) -> Scene:
+def timing_out(*, stuck: int) -> Scene:
     """Forty requests that got stuck 270 s before the window; a timeout ends all but ``stuck`` of them half a minute
     into it, after 300 s each. One request a quarter of a minute comes and passes."""
-    scene = Scene("0.5.10.post1")
+    scene = Scene("0.5.9")
     for t in times(60, 5.0):
         passed = 200 + int(t / 15)
         ended = 0 if t <= 30 else min(40 - stuck, 3 * int(t - 30))
         page(
             scene, t, P, {FORWARD: passed + 40, SENT: passed + ended},
-            sums={SENT: passed * usual + 300.0 * ended, FORWARD: passed * 0.01},
-            http=float(40 - ended) if http else None, requests=passed, prompt_tokens=50 * passed,
+            sums={SENT: passed * 0.05 + 300.0 * ended, FORWARD: passed * 0.01},
+            http=float(40 - ended), requests=passed, prompt_tokens=50 * passed, transfer_failed=ended,
         )  # fmt: skip
         page(scene, t, D, {}, requests=passed, generation_tokens=90 * passed)
     return scene
@@ -53,3 +55,16 @@ def test_the_next_that_a_timeout_ends_is_seen_though_those_before_lifted_the_mea
             sums={SENT: passed * 0.05 + 300.0 * (5 + sixth)},
         )
     assert since_outlier(view(scene), Gauge.INFLIGHT, None, 20.0, 20.0) == 22.0
+
+
+@pytest.mark.parametrize("version", ["0.5.9", "0.5.10.post1"])
+def test_a_backlog_that_works_itself_off_is_on_its_way_however_long_that_takes(version: str) -> None:
+    """Sixty requests behind one slow worker, none comes: a dozen are left after half a minute, and will go too."""
+    scene = Scene(version)
+    for t in times(30):
+        left = 200 + int(1.6 * t)
+        spent = 200 * 0.7 + sum(n / 1.6 for n in range(int(1.6 * t)))
+        page(scene, t, P, {FORWARD: 260, SENT: left}, sums={SENT: spent}, http=float(260 - left), requests=left)
+        page(scene, t, D, {}, requests=left, generation_tokens=90.0 * left)
+    assert stayers(view(scene), Gauge.INFLIGHT, None) is None
+    assert pins(scene) == []

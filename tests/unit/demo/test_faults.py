@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from pdctl.checks import judge
 from pdctl.demo.core.cluster import ClusterSpec
-from pdctl.demo.core.release import RELEASES, release_of
+from pdctl.demo.core.release import RELEASES, is_release, release_of
 from pdctl.demo.core.truth import Truth
 from pdctl.demo.faults import FAULTS, simulate
 from pdctl.demo.scenes import Plan
+from pdctl.demo.virtual import recording
+from pdctl.facts import read
 from pdctl.model.registry import REGISTRY
+from pdctl.model.window import Window
 
 HARMLESS = ("healthy", "load", "burst-then-idle", "storm", "drain", "decode-full", "probed", "stale")
 
@@ -109,6 +113,39 @@ def test_a_decode_restarts_inside_the_window() -> None:
     cluster.advance_to(plan.start + 20.0)
     assert not cluster.decodes[0].down
     assert cluster.decodes[0].born > born
+
+
+# Faults that the table promises a finding for, those aside that only spoil an answer.
+PROMISING = [name for name, fault in FAULTS.items() if fault.leads_to not in ((), ("endpoint-unreadable",))]
+
+
+def said_of(name: str, release: str | None = None) -> set[str]:
+    """What a triage of half a minute finds, without sockets or waiting."""
+    fault = FAULTS[name]
+    made = recording(name, ClusterSpec(release=release or fault.release or "0.5.23", router="0.3.2"), seconds=30.0)
+    seen = tuple(read(a, made.cluster.instance(a.subject)) for a in made.answers)
+    return {f.name for f in judge(Window(made.answers[0].at, made.answers[-1].at, seen), made.cluster).findings}
+
+
+@pytest.mark.parametrize("name", PROMISING)
+def test_what_the_list_promises_is_found(name: str) -> None:
+    assert set(FAULTS[name].leads_to) <= said_of(name)
+
+
+@pytest.mark.parametrize("release", ["0.5.6", "0.5.23"])
+def test_where_better_is_at_hand_a_leftover_gauge_hides_nothing_and_nothing_is_promised(release: str) -> None:
+    assert said_of("stale", release) == set()
+    assert FAULTS["stale"].expected(release) == ()
+
+
+@pytest.mark.parametrize("text", ["0.4.6.post5", "0.5.8.post1", "0.5.22", "0.5.23"])
+def test_releases_that_can_be_simulated(text: str) -> None:
+    assert is_release(text)
+
+
+@pytest.mark.parametrize("text", ["9.9.9", "0.5.24", "0.4.6", "0.5", "banana", "", "v0.5.23", "0.5.23rc1", "0.6.0"])
+def test_releases_of_which_nothing_is_known(text: str) -> None:
+    assert not is_release(text)
 
 
 def test_releases_are_in_order() -> None:
