@@ -42,17 +42,20 @@ def left_out(only: Collection[str], skip: Collection[str]) -> bool:
     return (bool(only) and not asked & set(only)) or bool({NAME, QUESTION} & set(skip))
 
 
-def unless_measured(report: Report, newest: Window, cluster: Cluster) -> Report:
-    """The report with what the newest part of the window leaves open as findings of unknown severity."""
+def unless_measured(report: Report, newest: Window, cluster: Cluster, short_s: float = GLANCE_S) -> Report:
+    """The report with what the newest part of the window leaves open as findings of unknown severity. A window of less
+    than ``short_s`` seconds was cut short (0: it was looked for as long as it took)."""
     if not newest.subjects(Fact.METRICS):
         return report
     report = with_standing(report, newest, cluster)
     if report.status != Status.OK:
         return report
-    return replace(report, findings=tuple(by_weight((*report.findings, *open_questions(report, newest, cluster)))))
+    return replace(
+        report, findings=tuple(by_weight((*report.findings, *open_questions(report, newest, cluster, short_s))))
+    )
 
 
-def open_questions(report: Report, newest: Window, cluster: Cluster) -> list[Finding]:
+def open_questions(report: Report, newest: Window, cluster: Cluster, short_s: float) -> list[Finding]:
     """Engines of which it stayed open whether a request is pinned: all after a look cut short, else those that were
     not seen to work."""
     engines = {engine.name: engine for engine in view_of(newest, cluster).engines}
@@ -61,5 +64,5 @@ def open_questions(report: Report, newest: Window, cluster: Cluster) -> list[Fin
         for question in report.unchecked
         if question.what == QUESTION
         and not explained(question, list(report.findings))
-        and (newest.seconds < GLANCE_S or question.subject not in engines or not moves(engines[question.subject]))
+        and (newest.seconds < short_s or question.subject not in engines or not moves(engines[question.subject]))
     ]

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pdctl.checks import judge
-from pdctl.checks.glance import NAME, with_standing
+from pdctl.checks.glance import NAME
 from pdctl.checks.lately import with_lately
+from pdctl.checks.only_pinned import GLANCE_S
+from pdctl.checks.over_time import unless_measured
 from pdctl.checks.stages import STAGES, Chosen, open_questions
 from pdctl.model.checkrun import StageRun
 from pdctl.model.cluster import Cluster
@@ -35,16 +37,17 @@ def judged(
     cut: dict[str, str] | None = None,
     *,
     newest: Window | None = None,
+    short_s: float = GLANCE_S,
 ) -> Report:
     """The report of the stages chosen, on a window and on its newest parts (``windows``, the whole first). A stage that
     was not run is one line, not one for each of its rules. What is under way and was not seen to move in the ``newest``
-    part (the last one given, unless named) is unknown."""
+    part (the last one given, unless named) is unknown, as it is in a triage; ``short_s`` as there."""
     whole, *parts = (
         judge(window, cluster, only=chosen.only, skip=chosen.skip, modules=chosen.modules) for window in windows
     )
     report = with_lately(whole, parts)
     if chosen.has("queues") and NAME not in chosen.skip:
-        report = with_standing(report, newest or windows[-1], cluster)
+        report = unless_measured(report, newest or windows[-1], cluster, short_s)
     why_not = {**chosen.why_not, **(cut or {})}
     not_run = tuple(
         Unchecked(f"{s.name}: {s.title}", cluster.name, why_not[s.name]) for s in STAGES if s.name in why_not

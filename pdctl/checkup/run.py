@@ -217,7 +217,9 @@ class _Check:
             self.notes.append("earlier runs are forgotten: their file is damaged")
         more = (*self.more, *nothing_seen(seen, self.cluster))
         newest = recent(memory, seen, start)
-        report = judged(windows, self.cluster, self.order.chosen, more, self.cut, newest=newest)
+        # One look goes on until what is under way was seen to move: it is not cut short, however short it is.
+        short = {"short_s": 0.0} if self.order.seconds is None else {}
+        report = judged(windows, self.cluster, self.order.chosen, more, self.cut, newest=newest, **short)
         blind = tuple(Unchecked(TRENDS, self.cluster.name, why) for why in self.notes)
         return replace(report, unchecked=(*report.unchecked, *blind))
 
