@@ -138,9 +138,10 @@ def test_a_look_that_went_on_as_long_as_it_took_is_not_cut_short() -> None:
     """Requests flow past a queue that was never seen empty: a recording of 4 s leaves open what a run need not."""
     scene = Scene("0.5.23")
     for t in (0.0, 2.0, 4.0):
-        calm(scene, t)
-        scene.page(t + 0.1, P, running=0, http=3, requests=10 + 5 * t, transfers_done=10 + 5 * t)
-        scene.loads(t + 0.1, P, running=0, waiting=0, bootstrap=0, inflight=2)
+        scene.page(t, P, running=0, http=3, requests=10 + 5 * t, transfers_done=10 + 5 * t)
+        scene.loads(t, P, running=0, waiting=0, bootstrap=0, inflight=2)
+        scene.page(t, D, running=0, http=0)
+        scene.loads(t, D, running=0, waiting=0, prealloc=0, transfer=0)
     window, chosen = scene.window(), choose(hosts=False)
     assert judged([window], pair(), chosen).status is Status.UNKNOWN
     assert judged([window], pair(), chosen, short_s=0.0).status is Status.OK
