@@ -48,7 +48,7 @@ class Run:
 def probe(capsys: pytest.CaptureFixture[str], elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command, its waits for what clients left behind cut short: the simulated engines need no seconds for that."""
     monkeypatch.setattr("pdctl.probing.run.AFTER_TROUBLE", 1.0)
-    monkeypatch.setattr("pdctl.probing.trials.SETTLE", 0.5)
+    monkeypatch.setattr("pdctl.probing.stage.SETTLE", 0.5)
     return Run(capsys)
 
 
