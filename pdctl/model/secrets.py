@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 _KEY = (
     r"(?:api|access|secret|private|admin|account|signing|encryption|master|license)[_-]?keys?|secret|token|passwd"
-    r"|password|passphrase|credentials?|authorization"
+    r"|password|passphrase|credentials?|authorization|(?<=_)pwd"
 )
 _BARE = r"""[^\s"'&,;(){}\[\]<>\\\x00]+"""
 _VALUE = rf"""(?:(?P<scheme>Bearer|Basic|Token|Digest)\s+)?(?P<value>{_BARE})"""
@@ -29,7 +29,13 @@ _FLAG = re.compile(
     rf"""(?P<key>--[a-z0-9_-]*(?:{_KEY}))(?P<sep>[\s\x00]+(?!-)["']?|["']\s*,\s*["'])(?P<value>{_BARE})""", re.I
 )
 _SCHEME = re.compile(r"(?P<keep>\b(?:Bearer|Basic)\s+)(?P<value>[A-Za-z0-9+/_.~=-]{8,})", re.I)
-_URL = re.compile(r"(?P<keep>://[^\s/:@?#]{0,256}:)(?P<value>[^\s/@]{1,512})(?=@)")
+# Not the port of http://10.0.0.1:30000@3: that names a data-parallel rank, as routers of that kind list workers.
+_URL = re.compile(r"(?P<keep>://[^\s/:@?#]{0,256}:)(?!\d{1,5}@\d{1,4}(?![\w.:-]))(?P<value>[^\s/@]{1,512})(?=@)")
+# curl -u NAME:VALUE; -u 1000:1000 is a user and a group
+_LOGIN = re.compile(
+    r"""(?P<keep>(?<![\w-])(?:-u|--user|--proxy-user)(?:[\s=\x00]+|["']\s*,\s*)["']?[^\s:"'=,/\x00]{1,64}:)"""
+    r"""(?P<value>(?!\d+(?![\w]))[^\s"'\x00]+)"""
+)
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.S)
 _SHAPES = re.compile(
     r"""\b(?:
@@ -40,7 +46,8 @@ _SHAPES = re.compile(
     re.X,
 )
 _ANY_HINT = re.compile(
-    rf"{_KEY}|Bearer|Basic|://|-----BEGIN|sk-|hf_|gh[opsur]_|github_pat_|glpat-|xox|AKIA|ASIA|nvapi-|AIza|eyJ", re.I
+    rf"{_KEY}|Bearer|Basic|://|-u[\s\x00\"',]|-user|-----BEGIN|sk-|hf_|gh[opsur]_|github_pat_|glpat-|xox|AKIA|ASIA|nvapi-|AIza|eyJ",
+    re.I,
 )
 _SECRET_KEY = re.compile(rf"(?:{_KEY})$", re.I)
 # What a tokenizer calls a token is no secret: #new-token, cached_token, eos_token.
@@ -61,6 +68,7 @@ def mask_text(text: str) -> str:
     text = _PAIR.sub(_mask_pair, text)
     text = _SCHEME.sub(_mask_kept, text)
     text = _URL.sub(_mask_kept, text)
+    text = _LOGIN.sub(_mask_kept, text)
     return _SHAPES.sub(lambda m: digest(m[0]), text)
 
 

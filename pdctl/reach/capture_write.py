@@ -26,7 +26,9 @@ from pdctl.reach.masking import masked
 
 TOOL = f"pdctl {__version__}"
 # Pages of numbers, and socket tables: they hold no secrets, and masking every page would cost more than reading it.
+# What came instead of such a page (an error of a proxy, a sign-in page, a label with a login in a URL) is masked.
 NOT_MASKED = frozenset({Fact.METRICS, Fact.LOADS, Fact.SOCKETS, Fact.NSTAT, Fact.GPU, Fact.LIMITS})
+GOOD = (0, 200)  # exit status, HTTP status
 _EXTENSIONS = {
     Fact.METRICS: "prom", Fact.LOADS: "json", Fact.SERVER_INFO: "json", Fact.WORKERS: "json", Fact.PROCESSES: "json",
     Fact.GIT: "json", Fact.PROBE: "json", Fact.LOG: "log", Fact.SCRIPT: "sh", Fact.GPU: "csv",
@@ -90,7 +92,7 @@ class CaptureWriter:
     def _kept(self, answer: Answer) -> tuple[str, str]:
         """Path and digest of the body, written."""
         body = answer.body or b""
-        if answer.fact not in NOT_MASKED:
+        if answer.fact not in NOT_MASKED or answer.error is not None or answer.status not in GOOD or b"@" in body:
             body = masked(body)
         folder = f"{_folder_of(answer.subject)}/{answer.fact.value}"
         number = self._numbers[folder] = self._numbers.get(folder, -1) + 1

@@ -11,7 +11,7 @@ from pdctl.model.secrets import mask_text
 SMALL = 16 * 1024  # characters that are masked whole: not worth a search
 # In lower-cased text: whatever model/secrets.py goes by. A test holds the two together.
 _HINT = re.compile(
-    r"key|secret|passw|passphrase|credential|authorization|bearer|basic|@|-----begin|sk-|hf_|gh[opsur]_|github_pat_"
+    r"key|secret|passw|_pwd|-u[\s\x00\"',]|-user|passphrase|credential|authorization|bearer|basic|@|-----begin|sk-|hf_|gh[opsur]_|github_pat_"
     r"|glpat-|xox|akia|asia|nvapi-|aiza|eyj|token(?! usage:|/s\)|: [\d.]{1,12}[,\s])"
 )
 _NEXT_LINE = re.compile(r"\s*[^\n]*\n?")  # the next line that is not blank

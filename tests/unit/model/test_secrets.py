@@ -23,6 +23,11 @@ KEY = "sk-not-a-real-key-000"
         f"x={KEY}",
         f"http://user:{KEY}@192.0.2.1/",
         f"--control-plane-api-keys {KEY}",
+        f"curl -u user:{KEY} https://h/",
+        f"curl --proxy-user 'user:{KEY}' https://h/",
+        f"['curl', '-u', 'user:{KEY}']",
+        f"-u\0user:{KEY}\0",
+        f"MYSQL_PWD={KEY}",
     ],
 )
 def test_a_secret_does_not_stay_in_text(text: str) -> None:
@@ -44,6 +49,11 @@ def test_a_secret_does_not_stay_in_text(text: str) -> None:
         'export TOKEN="$(cat /run/secret)"',
         "API_KEY_FILE=/run/secrets/key",
         "disk-usage task-queue desk-1234567890",
+        "http://192.0.2.1:30000@0",
+        '{"url": "http://192.0.2.1:30000@15", "worker_type": "prefill"}',
+        "docker run -u 1000:1000 image",
+        "python3 -u serve.py --host a:b",
+        "PWD=/srv/models OLDPWD=/root",
     ],
 )
 def test_what_is_no_secret_is_left_alone(text: str) -> None:

@@ -151,6 +151,21 @@ def test_no_secret_in_asks_details_further_keys_and_inventory(tmp_path: Path) ->
         assert capture.cluster.instances[0].name == "p"
 
 
+def test_no_secret_in_what_came_instead_of_numbers(tmp_path: Path) -> None:
+    """Pages of numbers are kept as they came; an error page, and a worker's URL with a login, are no numbers."""
+    refused = answer(0.0, Fact.METRICS, f'{{"error": "bad key", "api_key": "{SECRET}"}}'.encode(), status=401)
+    label = answer(1.0, Fact.METRICS, f'smg_worker_health{{worker="http://ops:{SECRET}@10.0.0.1:1"}} 1\n'.encode())
+    with open_capture(written(tmp_path / "c", [refused, label])) as capture:
+        bodies = [back.body or b"" for back in capture.answers()]
+    assert len(bodies) == 2 and not any(SECRET.encode() in body for body in bodies)
+
+
+def test_a_workers_rank_is_no_login(tmp_path: Path) -> None:
+    body = b'{"workers": [{"url": "http://10.0.0.1:30000@3", "worker_type": "prefill"}]}'
+    with open_capture(written(tmp_path / "c", [answer(0.0, Fact.WORKERS, body)])) as capture:
+        assert next(capture.answers()).body == body
+
+
 def test_what_is_no_secret_stays_byte_for_byte(tmp_path: Path) -> None:
     body = b'{"tokenizer_path":"/m","eos_token":"</s>","api_key":null,"max_total_tokens":8192,"bos_token":"<s>"}'
     with open_capture(written(tmp_path / "c", [answer(0.0, Fact.SERVER_INFO, body)])) as capture:
