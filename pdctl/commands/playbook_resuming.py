@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pdctl.errors import UsageError
+from pdctl.model.secrets import mask_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pdctl.runbook.transcript import Event
 
 Pairs = tuple[tuple[str, str], ...]
+MASKED = "***"  # how a secret begins in what is written down
 
 
 class Before:
@@ -26,15 +28,28 @@ class Before:
         self.course = course
 
     def target_of(self, pairs: Pairs) -> Pairs:
-        """What the run looks at. Raises UsageError where ``pairs`` say something else: what was found on one cluster
-        decides nothing on another."""
+        """What the run looks at. Raises UsageError where ``pairs`` say something else, because what was found on one
+        cluster decides nothing on another; and where a secret in it must be given again, because no transcript holds
+        one."""
         own = tuple((str(k), str(v)) for k, v in self.events[0].get("options") or ())
-        if pairs and pairs != own:
+        if pairs and tuple((option, mask_text(value)) for option, value in pairs) != own:
             raise UsageError(
                 f"{self.path}: that run looks at {self.events[0].get('target')}",
                 "Leave out what to look at, or begin anew, without --resume.",
             )
-        return own
+        if not pairs and any(MASKED in value for _, value in own):
+            raise UsageError(f"{self.path}: a secret in what it looks at is not kept", "Name what to look at again.")
+        return pairs or own
+
+    def given(self, again: Collection[str]) -> dict[str, str]:
+        """The values that the run was given, less those given ``again``. Raises UsageError for a secret among them."""
+        values = {str(k): str(v) for k, v in (self.events[0].get("given") or {}).items() if k not in again}
+        for name, value in values.items():
+            if MASKED in value:
+                raise UsageError(
+                    f"{self.path}: {name} holds a secret and is not kept", f"Give it again: --set {name}=..."
+                )
+        return values
 
     @property
     def limits(self) -> Mapping[str, Any]:

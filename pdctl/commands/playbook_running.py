@@ -184,7 +184,7 @@ def _path(text: object) -> Path | None:
 
 def _given(playbook: Playbook, words: Sequence[str], before: Before | None, desk: Desk | None) -> dict[str, str]:
     """The values that the playbook asks for: as set, as of the run before, as answered, as they usually are."""
-    values: dict[str, str] = dict(before.events[0].get("given") or {}) if before else {}
+    values = before.given({word.partition("=")[0] for word in words}) if before else {}
     names = [row.name for row in playbook.given]
     for word in words:
         name, equals, value = word.partition("=")

@@ -174,6 +174,23 @@ def test_a_run_goes_on_where_it_stopped(cli: Runs, elsewhere: Path, monkeypatch:
     assert status == 64 and "has changed since" in err
 
 
+def test_a_secret_is_given_again_to_go_on(cli: Runs, elsewhere: Path) -> None:
+    """The transcript holds it masked, and a masked one reaches nothing."""
+    book = elsewhere / "two.yaml"
+    book.write_text(
+        "about: x\ngiven: {token: {ask: q, default: none}}\nsteps:\n  - step: q\n    ask: Well?\n"
+        "    answers: {y: r}\n  - step: r\n    run: [explain, request-pinned]\n"
+        "  - step: s\n    run: [logs, --grep, '{token}']\n    optional: true\n"
+    )
+    words = ("run", str(book), "--prefill", "http://127.0.0.1:9", "--transcript", str(elsewhere / "t"))
+    assert cli(*words, "--set", "token=hunter2hunter2")[0] == 3
+    assert "hunter2" not in (elsewhere / "t.jsonl").read_text() + (elsewhere / "t.txt").read_text()
+    status, _, err = cli(*words, "--resume")
+    assert status == 64 and "token holds a secret" in err
+    status, _, err = cli(*words, "--resume", "--set", "token=hunter2hunter2")
+    assert status == 3 and "go on with" in err, "it stands at its question again"
+
+
 def test_commands_to_go_on_with_name_what_the_run_looked_at(cli: Runs, elsewhere: Path) -> None:
     book = elsewhere / "say.yaml"
     book.write_text("about: x\nsteps:\n  - step: a\n    say: |\n      Then:\n      - pdctl triage; pdctl history\n")
