@@ -28,6 +28,7 @@ APART_S = 2.0  # seconds between dumps
 # Seconds without which a stage is not begun: what it overran would cost the verdict on all others.
 NEEDS_S = {"sockets": LEAST_S, "probes": 2.0, "stacks": APART_S + 2.0}
 HANG_S = 8.0  # seconds of silence that count as a hang of a probe's request
+AFTER_S = 6.0  # seconds for which the cluster is looked at after requests that failed: it was before, too
 
 Seen = tuple[Window, list[Finding]]
 
@@ -105,7 +106,7 @@ def send_probes(look: Look, window: Window, asked: bool) -> Seen:
     from pdctl.plans.probe import Wish, plan_probe
     from pdctl.probing.run import How, Probing
 
-    how = How(hang_after=min(HANG_S, max(1.0, look.left() - 2.0)), deadline_s=look.left())
+    how = How(hang_after=min(HANG_S, max(1.0, look.left() - 2.0)), deadline_s=look.left(), after_s=AFTER_S)
     with Probing(look.cluster, how, clock=look.clock) as probing:
         plan = plan_probe(look.cluster, Wish(trials=(Trial.HEALTH, Trial.ONE)), remote=probing.remote)
         probed = probing.run(plan)

@@ -45,7 +45,8 @@ AFTER_TROUBLE = 10.0  # seconds: rules need 8 to tell what stands still; a route
 @dataclass(frozen=True, slots=True)
 class How:
     """How to probe: seconds of silence that count as a hang, what answers must match, the model to ask for, seconds
-    between rounds of asking, for one answer of those, and for everything; where to keep the raw answers."""
+    between rounds of asking, for one answer of those, and for everything; where to keep the raw answers; seconds for
+    which the cluster is looked at after requests that failed (None: ``AFTER_TROUBLE``)."""
 
     hang_after: float = HANG_AFTER
     expect: re.Pattern[str] | None = None
@@ -54,6 +55,7 @@ class How:
     timeout_s: float = 5.0
     deadline_s: float = 120.0
     record: Path | None = None
+    after_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -148,6 +150,7 @@ class _Run:
         self.tell = tell
         self.begun = self.clock.now()
         self.stopped: str | None = None
+        self._longer = AFTER_TROUBLE if self.how.after_s is None else self.how.after_s
         self._ended_at: float | None = None
         self._after = 0
         self._stages: SimpleQueue[tuple[Stage, tuple[Attempt, ...]]] = SimpleQueue()
@@ -197,7 +200,7 @@ class _Run:
         self._after += 1
         sampled = window.subjects(Fact.METRICS) or window.subjects(Fact.LOADS)
         trouble = sampled and any(map(leaves_something, self.trials.made))
-        return self._after > AFTER and self.clock.now() - self._ended_at >= (AFTER_TROUBLE if trouble else 0.0)
+        return self._after > AFTER and self.clock.now() - self._ended_at >= (self._longer if trouble else 0.0)
 
     def _suffers(self, window: Window) -> bool:
         """Whether it is stopped for the cluster's sake. The rounds go on a while: what it left is to be seen."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 # 0.4.9 to 0.5.23, disaggregation/utils.py FAKE_BOOTSTRAP_HOST). Nothing is transferred, no other engine is involved.
 NO_PEER = "2.2.2.2"
 # And their prompt. A longer one may be prefilled in chunks, and a chunk of a request without a peer ends it: 0.5.15
-# then finds its KV memory leaked, and its scheduler ends (seen: one request of 3000 tokens).
+# then finds its KV memory leaked, and its scheduler ends (seen: one request of 3000 tokens; 0.5.23 bears it).
 ONE_TOKEN = (0,)
 MOST_LINE = 1024 * 1024  # characters of one event; beyond it is no token
 FILLER = "The quick brown fox jumps over the lazy dog while the small boat drifts slowly past the quiet harbour wall."
