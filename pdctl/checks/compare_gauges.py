@@ -12,7 +12,7 @@ from pdctl.checks.noise import LEAST
 from pdctl.checks.view import EngineView, engine_view
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster, Instance, Role
-from pdctl.model.comparison import Kind
+from pdctl.model.comparison import ARRIVALS, Kind
 from pdctl.model.engine import EngineMetrics, Gauge
 from pdctl.model.host import Gpus
 from pdctl.model.router import RouterMetrics
@@ -163,7 +163,7 @@ def _router(window: Window, instance: Instance) -> Iterator[Series]:
     yield Series(Kind.GAUGE, "requests under way", "requests", 1.0, active)
     old = tuple(sum(b.count for b in p.value.ages if b.gt >= OLD_S) for p in pages if p.value.ages)
     yield Series(Kind.GAUGE, f"requests under way for {OLD_S:.0f} s and longer", "requests", 1.0, old)
-    yield Series(Kind.RATE, "requests begun", "/s", 0.02, tuple(_paged(pages, lambda p: p.requests)))
+    yield Series(Kind.RATE, ARRIVALS, "/s", 0.02, tuple(_paged(pages, lambda p: p.requests)))
     for first in "245":
         values = tuple(_paged(pages, partial(_answers, first)))
         yield Series(Kind.RATE, f"answers {first}xx", "/s", 0.02 if first == "2" else 0.0, values)

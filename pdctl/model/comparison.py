@@ -9,6 +9,9 @@ from enum import StrEnum
 from pdctl.model.finding import Finding, Report
 
 
+ARRIVALS = "requests begun"  # the rate of a router that is the load: what comes in, whatever becomes of it
+
+
 class Kind(StrEnum):
     """What a difference is about, in the order they are told."""
 
@@ -84,6 +87,12 @@ class Comparison:
     differences: tuple[Difference, ...] = ()
     alike: tuple[tuple[Kind, int], ...] = ()
     not_compared: tuple[NotCompared, ...] = ()
+
+    @property
+    def load(self) -> Difference | None:
+        """The rate at which requests came in through a router, where it is another: gauges and other rates follow it
+        without anything being wrong."""
+        return next((d for d in self.differences if d.kind is Kind.RATE and d.what == ARRIVALS), None)
 
     @property
     def compared(self) -> int:

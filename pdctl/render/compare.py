@@ -44,6 +44,7 @@ def compare_lines(comparison: Comparison, look: Look) -> Iterator[str]:
     yield from _head(comparison, look)
     yield from _side("A", comparison.before, look)
     yield from _side("B", comparison.after, look)
+    yield from _load(comparison.load, look)
     for kind, rows in groupby(comparison.differences, key=lambda d: d.kind):
         yield ""
         yield TITLES[kind]
@@ -68,6 +69,12 @@ def _side(letter: str, side: Side, look: Look) -> Iterator[str]:
     status = "nothing wrong was seen" if side.report.status is Status.OK else f"was {side.report.status.value}"
     said = f"{side.source}: {period(side.start, side.end)}, {counted(side.samples, 'sample')}; {status}"
     yield from wrap(look.say(said), look.width, f"  {letter}  ", "     ")
+
+
+def _load(load: Difference | None, look: Look) -> Iterator[str]:
+    if load is not None:
+        said = f"Another load: {load.subject} {load.before} -> {load.after} {load.unit}; gauges and rates follow it."
+        yield from wrap(look.say(said), look.width, "  ", "  ")
 
 
 def _row(row: Difference, look: Look) -> Iterator[str]:
@@ -126,6 +133,7 @@ def compare_value(comparison: Comparison) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "differs": bool(comparison.differences),
+        "load_differs": comparison.load is not None,
         "before": _side_value(comparison.before),
         "after": _side_value(comparison.after),
         "differences": [_value(row) for row in comparison.differences],

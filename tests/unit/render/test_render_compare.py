@@ -47,6 +47,15 @@ def test_what_differs_is_told_by_kind_with_how_much_chance_could_make() -> None:
     assert "  - router-0 sockets and decode-0 x: only the first tells" in told
 
 
+def test_another_load_is_told_first_as_gauges_follow_it() -> None:
+    came = Difference(Kind.RATE, "router-0", "requests begun", "1", "5", SPREADS, "/s", 0.5, "median")
+    told = lines(Comparison(WELL, NOW, (*ROWS, came)))
+    assert "  Another load: router-0 1 -> 5 /s; gauges and rates follow it." in told
+    assert json.loads(compare_json(Comparison(WELL, NOW, (came,))))["load_differs"] is True
+    assert "Another load" not in "".join(lines(Comparison(WELL, NOW, ROWS)))
+    assert json.loads(compare_json(Comparison(WELL, NOW, ROWS)))["load_differs"] is False
+
+
 def test_what_went_away_is_no_alarm() -> None:
     gone = Difference(Kind.FINDING, "prefill-0 DP2", "request-pinned", "there", "not there", finding=PINNED)
     assert "  + gone: request-pinned at prefill-0 DP2 (critical)" in lines(Comparison(NOW, WELL, (gone,)))
