@@ -106,6 +106,8 @@ def _came_to(event: Mapping[str, Any], look: Look) -> Iterator[str]:
     yield f"  {look.mark(mark)} {look.say(', '.join(words))}"
     for row in event.get("findings") or ():
         yield from _finding(row, look)
+    if event.get("in_vain"):
+        yield from wrap(look.say(f"waited in vain for {event['in_vain']}"), look.width, f"    {look.mark(Mark.WARN)} ")
     for unmet in event.get("unmet") or ():
         yield from wrap(look.say(f"not as expected: {unmet}"), look.width, f"    {look.mark(Mark.WARN)} ")
 

@@ -20,13 +20,15 @@ OUTPUT = 200_000  # characters of one step's output in the transcript
 
 @dataclass(slots=True)
 class Did:
-    """What came of a step's command: its result, the command line as shown, what it printed, how often it was run."""
+    """What came of a step's command: its result, the command line as shown, what it printed, how often it was run, and
+    what was waited for ``in_vain``."""
 
     result: Result
     command: str = ""
     output: str = ""
     unchecked: int = 0
     looks: int = 0
+    in_vain: str = ""
 
 
 @dataclass(frozen=True, slots=True)

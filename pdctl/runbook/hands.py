@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Protocol
 
 from pdctl.model.finding import Status
-from pdctl.model.playbook import Result, Step
+from pdctl.model.playbook import Result, Step, Wait
 from pdctl.plans.playbook_commands import COMMANDS, Consent, consent_for, faults_of_words, filled, subjects_of
 from pdctl.plans.playbook_course import JUDGED, gone
 from pdctl.plans.playbook_words import seconds_of
@@ -264,7 +264,7 @@ class Hands:
             if met or over or did.result.interrupted or did.result.exit not in JUDGED:
                 for line in lines:
                     self._line(line)
-                return did
+                return did if met else replace(did, in_vain=_in_vain(wait, self.order.target.recording))
             progress = _progress(did.result, max(until - self.clock.now(), 0.0))
             self._show(f"  {progress}")
             self.keep("line", progress)
@@ -305,3 +305,9 @@ def _progress(result: Result, left: float) -> str:
 def _least(text: str, most: float) -> str:
     seconds = seconds_of(text)
     return text if seconds is not None and seconds <= most else f"{most:g}s"
+
+
+def _in_vain(wait: Wait, recording: bool) -> str:
+    """What did not come to be while it was waited for."""
+    what = f"{' and '.join(wait.gone)} to be gone" if wait.gone else f"{' or '.join(wait.there)} to be there"
+    return f"{what}; a recording does not change" if recording else what

@@ -204,6 +204,7 @@ def _told(step: Step, did: Did, done: Done, way: Way) -> dict[str, Any]:
             "unchecked": did.unchecked,
             "unmet": list(done_of(step, result)[1]),
             "looks": did.looks,
+            "in_vain": did.in_vain,
             "output": did.output,
         }
     return told

@@ -253,6 +253,18 @@ def test_a_wait_has_an_end(path: Path) -> None:
     assert sum(played.clock.slept) < 45 and played.steps[-1] == "still"
 
 
+def test_a_wait_that_was_in_vain_is_told(path: Path) -> None:
+    book = playbook("  - step: a\n    run: [pinned]\n    wait: {gone: draining, every: 10s, at_most: 30s}\n")
+    played = play(book, Commands({"pinned": [report("draining")]}), path)
+    assert "! waited in vain for draining to be gone" in played.text
+    there = playbook("  - step: a\n    run: [pinned]\n    wait: {there: [draining, peer-stale]}\n")
+    target = replace(LIVE, recording=True)
+    played = play(there, Commands({"pinned": [report()]}), path.with_name("u.jsonl"), order=Order(target))
+    assert played.step("a")["in_vain"] == "draining or peer-stale to be there; a recording does not change"
+    met = play(book, Commands({"pinned": [report()]}), path.with_name("v.jsonl"))
+    assert "in vain" not in met.text
+
+
 def test_a_look_that_sees_nothing_does_not_end_a_wait(path: Path) -> None:
     played = play(WAIT, Commands({"pinned": [report(status="unknown"), report()]}), path)
     assert played.step("wait")["looks"] == 2
