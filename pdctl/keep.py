@@ -73,9 +73,12 @@ def keeping(path: Path | None, cluster: Cluster) -> Iterator[Keeper]:
 
 
 def own_folder() -> Path | None:
-    """The folder of recordings that nobody asked for, below the user's state folder; None where there is no home."""
-    home = os.environ.get("XDG_STATE_HOME") or (f"{os.environ['HOME']}/.local/state" if "HOME" in os.environ else "")
-    return Path(home) / "pdctl" / "captures" if home else None
+    """The folder of recordings that nobody asked for, below the user's state folder; None where there is no home. One
+    that is not there (/nonexistent, say) is none: it is not for us to make."""
+    state, home = os.environ.get("XDG_STATE_HOME"), os.environ.get("HOME")
+    if not state and home and Path(home).is_dir():
+        state = f"{home}/.local/state"
+    return Path(state) / "pdctl" / "captures" if state else None
 
 
 def default_record(cluster: Cluster, now: datetime) -> Path | None:

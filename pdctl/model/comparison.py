@@ -8,7 +8,6 @@ from enum import StrEnum
 
 from pdctl.model.finding import Finding, Report
 
-
 ARRIVALS = "requests begun"  # the rate of a router that is the load: what comes in, whatever becomes of it
 
 

@@ -82,6 +82,9 @@ def test_a_disk_that_is_full_from_the_start_keeps_nobody_from_looking(
     assert keeper.notes == [f"nothing is kept: {place}: cannot be recorded to: File too large"]
 
 
-def test_without_a_home_nothing_is_kept_and_looking_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_nothing_is_kept_and_looking_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.delenv("HOME")
     assert default_record(CLUSTER, NOW) is None
+    monkeypatch.setenv("HOME", str(tmp_path / "nonexistent"))
+    assert default_record(CLUSTER, NOW) is None and not (tmp_path / "nonexistent").exists()
