@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from pdctl.inventory.where import FILE
 
 if TYPE_CHECKING:
     from pdctl.model.finding import Report
@@ -67,3 +70,9 @@ def _aimed(row: str, odd_names: re.Pattern[str] | None) -> str:
     takes = TAKES.get(words[1], frozenset())
     command = odd_names.sub(lambda match: shlex.quote(match[0]), row) if odd_names else row
     return command + "".join(f" {name} {shlex.quote(value)}" for name, value in NAMED.get() if name in takes)
+
+
+def triage_of(inventory: str | os.PathLike[str]) -> str:
+    """The command that looks at the cluster of an inventory just written."""
+    written = os.fspath(inventory)
+    return "pdctl triage" if os.path.normpath(written) == FILE else f"pdctl triage --config {shlex.quote(written)}"

@@ -16,7 +16,9 @@ class Shell(StrEnum):
 
 def completion(
     context: typer.Context,
-    shell: Annotated[Shell, typer.Argument(help="The shell to complete in.", show_default=False)],
+    shell: Annotated[
+        Shell, typer.Argument(metavar="SHELL", help="The shell to complete in: bash, zsh or fish.", show_default=False)
+    ],
 ) -> None:
     """Prints the script that completes commands, options, instances and findings in a shell.
 

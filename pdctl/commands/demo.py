@@ -41,11 +41,11 @@ WriteConfigOpt = Annotated[
 ForOpt = Annotated[
     float | None, typer.Option("--for", metavar="TIME", parser=parse_duration, help="End by itself after this time.")
 ]
-PrefillsOpt = Annotated[int, typer.Option("--prefills", min=1, max=16, help="How many prefill engines.")]
-DecodesOpt = Annotated[int, typer.Option("--decodes", min=1, max=16, help="How many decode engines.")]
-DpOpt = Annotated[int, typer.Option("--dp", min=1, max=16, help="Data-parallel ranks of each engine.")]
+PrefillsOpt = Annotated[int, typer.Option("--prefills", metavar="N", min=1, max=16, help="How many prefill engines.")]
+DecodesOpt = Annotated[int, typer.Option("--decodes", metavar="N", min=1, max=16, help="How many decode engines.")]
+DpOpt = Annotated[int, typer.Option("--dp", metavar="N", min=1, max=16, help="Data-parallel ranks of each engine.")]
 RouterOpt = Annotated[str, typer.Option("--router", metavar="KIND", help="0.3.2, smg or none.")]
-SeedOpt = Annotated[int, typer.Option("--seed", help="Another seed, another course of events.")]
+SeedOpt = Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, another course of events.")]
 
 
 def demo(

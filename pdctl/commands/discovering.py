@@ -99,6 +99,7 @@ def status_of(found: Discovered) -> Status:
 def summary(found: Discovered, written: str | None, *, to_stderr: bool, ascii_only: bool) -> None:
     """Says what was found; what could not be told goes to stderr, whatever the rest does."""
     from pdctl import outlet
+    from pdctl.commands.aim import triage_of
     from pdctl.render.look import look
 
     shown = look(ascii_only)
@@ -109,7 +110,7 @@ def summary(found: Discovered, written: str | None, *, to_stderr: bool, ascii_on
     for line in _remark_lines(found, replace(shown, colour=False)):
         outlet.say(line)
     if written is not None:
-        outlet.write_lines([shown.say(f"wrote {written}; next: pdctl triage")])
+        outlet.write_lines([shown.say(f"wrote {written}; next: {triage_of(written)}")])
     elif not found.cluster.instances:
         outlet.say("pdctl: nothing was found to write down")
 

@@ -54,6 +54,8 @@ def _near(name: str) -> str:
 
 def _lines(entry: Entry, text: str, output: Output, ascii_only: bool) -> Iterator[str]:
     from pdctl.render.escape import safe
+    from pdctl.render.look import look
+    from pdctl.render.text import flowed
     from pdctl.render.wire import dumps
 
     if output in (Output.JSON, Output.JSONL):
@@ -62,4 +64,4 @@ def _lines(entry: Entry, text: str, output: Output, ascii_only: bool) -> Iterato
     elif output is Output.SHORT:
         yield safe(f"{entry.name} ({entry.severity}): {entry.says}", ascii_only)
     else:
-        yield from (safe(line, ascii_only) for line in text.rstrip().splitlines())
+        yield from (safe(line, ascii_only) for line in flowed(text.rstrip(), look(ascii_only).width))

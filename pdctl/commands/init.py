@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from pdctl.commands.aim import triage_of
 from pdctl.commands.common import AsciiOpt, DecodeOpt, PrefillOpt, ProxyOpt, RouterOpt, TimeoutOpt
 from pdctl.errors import UsageError
 from pdctl.exits import OF_STATUS
+from pdctl.inventory.where import FILE
 from pdctl.model.cluster import Cluster, Instance, KeySource
 from pdctl.model.finding import Status
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 START = "For example: pdctl init --prefill URL --decode URL --router URL, or pdctl init --host root@gpu1"
 WriteOpt = Annotated[Path, typer.Option("--write", "-w", metavar="FILE", help="Where to; - prints it instead.")]
 ForceOpt = Annotated[bool, typer.Option("--force", help="Overwrite the file if it is there.")]
-NameOpt = Annotated[str, typer.Option("--name", help="What to call the cluster.")]
+NameOpt = Annotated[str, typer.Option("--name", metavar="NAME", help="What to call the cluster.")]
 KeyEnvOpt = Annotated[
     str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="The variable that holds the engines' API key.")
 ]
@@ -47,7 +49,7 @@ def init(
     proxy: ProxyOpt = None,
     hosts: HostOpt = None,
     become: BecomeOpt = False,
-    write: WriteOpt = Path("pdctl.toml"),
+    write: WriteOpt = Path(FILE),
     force: ForceOpt = False,
     name: NameOpt = "cluster",
     api_key_env: KeyEnvOpt = None,
@@ -141,7 +143,8 @@ def _ask(instances: Iterable[Instance], gatherer: Gatherer, timeout: float) -> A
 
 def _older_names(asks: Iterable[HttpAsk], seen: Answers) -> Iterator[HttpAsk]:
     """/get_server_info is the name before 0.5.6; /list_workers that of sglang-router 0.1.9. /model_info tells the role
-    (release 0.5.23) without the scheduler, which is all that is left where the scheduler hangs."""
+    (release 0.5.23) without the scheduler, which is all that is left where the scheduler hangs. What lists workers is a
+    router, whatever it was given as."""
     from pdctl.facts.asks import server_info_fallback
     from pdctl.model.answer import Fact, Why
 
@@ -156,6 +159,7 @@ def _older_names(asks: Iterable[HttpAsk], seen: Answers) -> Iterator[HttpAsk]:
             yield replace(ask, url=ask.url.removesuffix("/workers") + "/list_workers")
         elif missed.why is Why.NOT_FOUND and (older := server_info_fallback(ask)):
             yield older
+            yield replace(ask, fact=Fact.WORKERS, url=ask.url.removesuffix("/server_info") + "/workers")
 
 
 def _with_key(cluster: Cluster, variable: str | None) -> tuple[Instance, ...]:
@@ -194,7 +198,7 @@ def _summary(identities: Iterable[Identity], remarks: Iterable[str], write: Path
     for remark in remarks:
         yield from wrap(shown.say(remark), shown.width, f"{shown.mark(Mark.UNCHECKED)} ", "  ")
     if str(write) != "-":
-        yield shown.say(f"wrote {write}; next: pdctl triage")
+        yield shown.say(f"wrote {write}; next: {triage_of(write)}")
 
 
 def _status(identities: Iterable[Identity]) -> int:

@@ -159,6 +159,9 @@ def _unasked(instance: Instance, seen: SeenOf) -> Iterator[str]:
     missed = row.got if row is not None and isinstance(row.got, Missed) else Missed(Why.NOT_ASKED)
     if missed.why is Why.AUTH:
         yield "it wants an API key: name a variable with api_key_env, or a file with api_key_file"
+    if _value(seen, instance, Fact.WORKERS, Workers) is not None:
+        yield "it lists workers, as a router does: give it as --router"
+        return
     yield f"could not be asked who it is: {missed.detail or missed.why}"
     yield from _metrics_todo(instance, seen)
 

@@ -46,7 +46,7 @@ class Row:
 def history_lines(runs: Sequence[Past], unread: int, look: Look) -> Iterator[str]:
     """The runs, newest first."""
     if not runs:
-        yield "Nothing was changed from this machine by this user, as far as its journal says."
+        yield from wrap("Nothing was changed from this machine by this user, as far as its journal says.", look.width)
     rows = [
         (
             moment(r.at), look.say(r.run), look.say(r.who), look.say(r.cluster or ""), look.say(_ended(r)),

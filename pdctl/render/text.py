@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 _SHELL_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")
 # The space of "67 s" is none to break a line at.
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:ms|s/s|s|min|h|d|KB|MB|GB|%|tokens/s)(?![\w/]))")
+# What is filled together: a heading, a blank line, a point or a paragraph with the lines that go on with it.
+_PARTS = re.compile(r"(?m)^(?:#.*|[ \t]*|(?:[-*] |\d+\. )?\S.*(?:\n(?![-*] |\d+\. |#)[ \t]*\S.*)*)$")
+_POINT = re.compile(r"(?:[-*] |\d+\. |#+ )")
 _SGR = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -47,6 +50,19 @@ def wrap_command(command: str, width: int, first: str = "", rest: str | None = N
     if " ".join(words) != command.strip():  # a quote is open: leave it as it is
         words = [command]
     yield from _fill(words, width, first, " " * columns(first) if rest is None else rest, " \\")
+
+
+def flowed(text: str, width: int) -> Iterator[str]:
+    """Lines of prose kept as they are where all of them fit; else its paragraphs and points filled anew. Headings (#)
+    and blank lines stand alone."""
+    lines = text.splitlines()
+    if all(columns(line) <= width for line in lines):
+        yield from lines
+        return
+    for part in _PARTS.findall(text):
+        point = _POINT.match(part)
+        first = point[0] if point else ""
+        yield from wrap(" ".join(part[len(first) :].split()), width, first) if part.strip() else [""]
 
 
 def _fill(words: Iterable[str], width: int, first: str, rest: str, broken: str) -> Iterator[str]:

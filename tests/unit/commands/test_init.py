@@ -141,3 +141,14 @@ def test_a_dash_prints_the_file_alone_and_says_the_rest_on_stderr(
 )
 def test_nothing_to_start_from_or_to_write_to_is_wrong_usage(words: list[str], elsewhere: Path) -> None:
     assert main(["init", *words]) == 64
+
+
+def test_a_router_given_as_an_engine_is_told_from_what_it_lists(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    router = serve({"/workers": (200, b'{"workers": [{"url": "http://10.0.0.1:1", "worker_type": "prefill"}]}')})
+    path = tmp_path / "a b.toml"
+    assert main(["init", "--prefill", router, "--write", str(path)]) == 3
+    said = " ".join(capsys.readouterr().out.split())
+    assert "it lists workers, as a router does: give it as --router" in said
+    assert f"next: pdctl triage --config '{path}'" in said  # not the file that is found by itself

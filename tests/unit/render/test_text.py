@@ -9,7 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdctl.render.text import clock, columns, counted, listed, moment, pad, period, rfc3339, span, wrap, wrap_command
+from pdctl.render.text import (
+    clock,
+    columns,
+    counted,
+    flowed,
+    listed,
+    moment,
+    pad,
+    period,
+    rfc3339,
+    span,
+    wrap,
+    wrap_command,
+)
 
 
 def test_wrap_breaks_between_words_and_hangs_the_rest() -> None:
@@ -110,3 +123,36 @@ def test_a_number_is_not_parted_from_its_unit() -> None:
     assert list(wrap("stood for 67 s", 12)) == ["stood for", "67 s"]
     assert list(wrap("some 5 min 12 s ago", 10)) == ["some 5 min", "12 s ago"]
     assert list(wrap("rank 2 started", 6)) == ["rank 2", "started"]
+
+
+PROSE = """# half-open (warning)
+
+One end holds a connection that the other end
+no longer has.
+
+## What to do
+1. Restart or reload the end that holds the dead
+   connections.
+2. Let it open new ones.
+- Turn on TCP keep-alive."""
+
+
+def test_prose_that_fits_stays_as_it_was_written() -> None:
+    assert list(flowed(PROSE, 60)) == PROSE.splitlines()
+
+
+def test_prose_is_filled_anew_where_it_does_not_fit() -> None:
+    assert list(flowed(PROSE, 30)) == [
+        "# half-open (warning)",
+        "",
+        "One end holds a connection",
+        "that the other end no longer",
+        "has.",
+        "",
+        "## What to do",
+        "1. Restart or reload the end",
+        "   that holds the dead",
+        "   connections.",
+        "2. Let it open new ones.",
+        "- Turn on TCP keep-alive.",
+    ]
