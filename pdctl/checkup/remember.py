@@ -21,7 +21,7 @@ from pdctl.model.window import Window
 from pdctl.reach.clock import Clock
 from pdctl.reach.state import own_folder, read_own, replace_whole, since_boot, state_folder, sweep
 
-FORMAT = 1
+FORMAT = 2
 KEEP_RUNS = 15
 KEEP_S = 900.0  # seconds
 MOST_BYTES = 8 * 1024 * 1024
@@ -106,7 +106,7 @@ def recall(path: Path, now: Instant, keep_s: float = KEEP_S) -> Memory:
     if data is None:
         return Memory()
     try:
-        return _recalled(data, now, keep_s)
+        return _recalled(data, path.stem, now, keep_s)
     except _Forgotten as why:
         return Memory(forgot=str(why))
     except BAD:
@@ -117,11 +117,13 @@ class _Forgotten(Exception):
     """Why a memory is not used."""
 
 
-def _recalled(data: bytes, now: Instant, keep_s: float) -> Memory:
+def _recalled(data: bytes, of: str, now: Instant, keep_s: float) -> Memory:
     head, _, body = data.partition(b"\n")
     said = json.loads(head)
     if said["pdctl-memory"] != FORMAT or said["shape"] != _shape(said["kinds"]):
         raise _Forgotten("its file is of another version of pdctl")
+    if said["of"] != of:
+        raise _Forgotten("its file is of another cluster")
     if said["digest"] != _digest(body):
         raise _Forgotten(DAMAGED)
     value = json.loads(body)
@@ -229,7 +231,7 @@ def keep(path: Path, memory: Memory, now: Instant) -> None:
     while len(body) > MOST_BYTES and memory.runs:
         memory = replace(memory, runs=memory.runs[1:])
         body = _body(memory, now)
-    head = {"pdctl-memory": FORMAT, "digest": _digest(body)}
+    head = {"pdctl-memory": FORMAT, "of": path.stem, "digest": _digest(body)}
     kinds = kinds_of(row for run in memory.runs for row in run.rows)
     head |= {"kinds": kinds, "shape": _shape(kinds)}
     replace_whole(path, json.dumps(head).encode() + b"\n" + body)

@@ -198,6 +198,14 @@ def test_one_of_another_version_is_forgotten_and_said(tmp_path: Path, monkeypatc
     assert recall(path, at(60)).forgot == "its file is of another version of pdctl"
 
 
+def test_one_of_another_cluster_is_forgotten_and_said(tmp_path: Path) -> None:
+    """A folder restored from a backup, say, or renamed by hand."""
+    saved(tmp_path / "prod-a.memory", after_runs([[seen(0, page(1.0))]]), at(1))
+    (tmp_path / "prod-a.memory").rename(tmp_path / "prod-b.memory")
+    memory = recall(tmp_path / "prod-b.memory", at(60))
+    assert memory.runs == () and memory.forgot == "its file is of another cluster"
+
+
 def test_a_link_in_its_place_is_not_read(tmp_path: Path) -> None:
     real = written(tmp_path)
     (tmp_path / "link").symlink_to(real)
