@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pdctl.commands.command_line import CommandLine
     from pdctl.model.playbook import Playbook
     from pdctl.render.look import Look
-    from pdctl.runbook.hands import Desk, Order, Target
+    from pdctl.runbook.order import Desk, Order, Target
     from pdctl.runbook.run import Ended, Runner
     from pdctl.runbook.transcript import Transcript
 
@@ -95,7 +95,7 @@ def run(
     from pdctl import exits
     from pdctl.commands.command_line import CommandLine
     from pdctl.render.look import look
-    from pdctl.runbook.hands import Order
+    from pdctl.runbook.order import Order
     from pdctl.runbook.transcript import cut_off
 
     line = CommandLine(context)
@@ -149,7 +149,7 @@ def _pairs(
 def _target(pairs: Pairs) -> Iterator[Target]:
     """What the run looks at. A simulation is started once and looked at by every step through its inventory."""
     from pdctl.inventory.write import render_cluster
-    from pdctl.runbook.hands import Target
+    from pdctl.runbook.order import Target
 
     one, many = dict(pairs), {option: [v for o, v in pairs if o == option] for option, _ in pairs}
     with target(

@@ -15,7 +15,8 @@ from pdctl.render.look import Look
 from pdctl.render.playbook import event_lines, kept_lines
 from pdctl.render.text import rfc3339
 from pdctl.runbook.did import Did
-from pdctl.runbook.hands import Desk, Hands, Options, Order, Runs
+from pdctl.runbook.hands import Hands, Options, Runs
+from pdctl.runbook.order import Desk, Order
 from pdctl.runbook.transcript import SCHEMA, Event, Transcript, unfinished
 
 PLAIN = Look()

@@ -13,7 +13,7 @@ from pdctl.plans.playbook_course import Course, begun
 from pdctl.reach.clock import FakeClock
 from pdctl.reach.own import Ran
 from pdctl.render.look import Look
-from pdctl.runbook.hands import Order, Target
+from pdctl.runbook.order import Order, Target
 from pdctl.runbook.run import Ended, Runner, starting
 from pdctl.runbook.transcript import Transcript, read_events
 

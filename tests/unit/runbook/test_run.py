@@ -9,7 +9,7 @@ import pytest
 
 from pdctl.model.finding import Status
 from pdctl.reach.own import Ran
-from pdctl.runbook.hands import Order
+from pdctl.runbook.order import Order
 from tests.unit.runbook.operator_at_desk import LIVE, Commands, Desk, play, playbook, report
 
 LOOK = playbook("""\

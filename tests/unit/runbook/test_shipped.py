@@ -24,7 +24,7 @@ from pdctl.plans.playbook_course import begun
 from pdctl.reach.clock import SystemClock
 from pdctl.reach.own import run_own
 from pdctl.render.look import Look
-from pdctl.runbook.hands import Order, Target
+from pdctl.runbook.order import Order, Target
 from pdctl.runbook.run import Ended, Runner
 from pdctl.runbook.shelf import opened, shipped
 from pdctl.runbook.transcript import Transcript, read_events

@@ -18,7 +18,7 @@ from pdctl.reach.clock import FakeClock
 from pdctl.reach.own import Ran
 from pdctl.render.look import Look
 from pdctl.runbook.did import CutOff
-from pdctl.runbook.hands import Order
+from pdctl.runbook.order import Order
 from pdctl.runbook.run import Runner, resuming
 from pdctl.runbook.transcript import Event, Transcript, course_of, cut_off, has_ended, newest, read_events
 from tests.unit.runbook.operator_at_desk import KNOWN, LIVE, Commands, Desk, Played, play, playbook, report
