@@ -27,11 +27,12 @@ Event = dict[str, Any]
 
 
 def default_folder() -> Path:
-    """The folder for transcripts below the user's state folder, or the working directory where there is no home."""
-    state = os.environ.get("XDG_STATE_HOME")
-    home = os.environ.get("HOME")
-    base = Path(state) if state else Path(home) / ".local" / "state" if home else Path()
-    return base / "pdctl" / "playbooks" if state or home else base
+    """The folder for transcripts below the user's state folder, or the working directory where there is no home. One
+    that is not there (/nonexistent, say) is none: it is not for us to make."""
+    state, home = os.environ.get("XDG_STATE_HOME"), os.environ.get("HOME")
+    if not state and home and Path(home).is_dir():
+        state = f"{home}/.local/state"
+    return Path(state) / "pdctl" / "playbooks" if state else Path()
 
 
 def text_path(path: Path) -> Path:

@@ -20,7 +20,16 @@ from pdctl.render.look import Look
 from pdctl.runbook.did import CutOff
 from pdctl.runbook.order import Order
 from pdctl.runbook.run import Runner, resuming
-from pdctl.runbook.transcript import Event, Transcript, course_of, cut_off, has_ended, newest, read_events
+from pdctl.runbook.transcript import (
+    Event,
+    Transcript,
+    course_of,
+    cut_off,
+    default_folder,
+    has_ended,
+    newest,
+    read_events,
+)
 from tests.unit.runbook.operator_at_desk import KNOWN, LIVE, Commands, Desk, Played, play, playbook, report
 
 BOOK = playbook("""\
@@ -181,6 +190,14 @@ def test_a_full_disk_is_told_when_it_happens_and_once(path: Path) -> None:
     assert ended.verdict is Status.CRITICAL, "the run goes on"
     told = [n for n, line in enumerate(desk.shown) if "no more is written down" in line]
     assert len(told) == 1 and told[0] < desk.shown.index("$ pdctl pinned --config /etc/prod.toml")
+
+
+def test_a_home_that_is_not_there_is_not_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    assert default_folder() == Path()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_folder() == tmp_path / ".local" / "state" / "pdctl" / "playbooks"
 
 
 def test_the_newest_unfinished_run_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
