@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pdctl.checks import all_checks
 from pdctl.checks.glance import standing
 from pdctl.checks.lately import tail
 from pdctl.checks.staged import judged, stages_of
@@ -127,6 +128,7 @@ class _Check:
         self._rounds = Rounds(cluster, order, clock, self.until)
 
     def run(self) -> CheckRun:
+        all_checks(self.order.chosen.modules)  # imported now, when there is time, and not when it is nearly up
         now = instant(self.clock)
         memory = self._recalled(now)
         with ExitStack() as stack:
