@@ -111,7 +111,7 @@ def by_probe(
         path.to,
         f"requests to {path.to} {where}, while fresh ones are answered"
         + (" and every engine is idle" if quiet else ""),
-        confidence=_confidence(bool(quiet), bool(busy), len(hung)),
+        confidence=Confidence.CERTAIN if quiet and len(hung) > 1 else Confidence.LIKELY,
         evidence=evidence,
         since=path.seen.seen.at,
         against=() if quiet or unseen else (not_idle(busy),),
@@ -125,13 +125,6 @@ def by_probe(
             "pdctl explain connection-scoped-hang",
         ),
     )
-
-
-def _confidence(quiet: bool, busy: bool, hung: int) -> Confidence:
-    """Certain where the cluster was seen idle; where it was seen busy, a queue of it remains as an explanation."""
-    if quiet and hung > 1:
-        return Confidence.CERTAIN
-    return Confidence.POSSIBLE if busy else Confidence.LIKELY
 
 
 def held_by_router(window: Window, cluster: Cluster, path: Path, hung: int) -> bool:

@@ -152,7 +152,7 @@ def test_a_router_that_has_the_requests_acquits_the_connection() -> None:
             which.loads(t, P, running=0, inflight=0)
             which.router(t, active=active)
     assert scene.found(connection_hang.judge) == []
-    assert busy.one(connection_hang.judge).confidence is Confidence.POSSIBLE
+    assert busy.one(connection_hang.judge).confidence is Confidence.LIKELY
 
 
 def test_an_engine_whose_scheduler_was_asked_in_vain_is_evidence() -> None:
