@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.pinned import judge as judge_pinned
 from pdctl.checks.plateau import constant, floor_of, series_text
+from pdctl.checks.scheduler import judge_wedged
 from pdctl.checks.trust import Counts, Inflight
 from pdctl.checks.view import Count, EngineView, view_of
 from pdctl.model.answer import Fact
@@ -32,7 +33,8 @@ def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
             continue
         if engine.is_prefill and engine.name in untold and quiet(engine):
             yield from judge_unavailable(engine)
-        yield from judge_stale(engine)
+        if not tuple(judge_wedged(engine)):  # where a batch hangs the gauges are of now
+            yield from judge_stale(engine)
 
 
 def judge_unavailable(engine: EngineView) -> Iterator[Verdict]:

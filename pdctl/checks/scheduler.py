@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pdctl.checks.base import Check, Verdict, found, saw
+from pdctl.checks.handoff import undrifted
 from pdctl.checks.memory import token_progress_known, token_signs
 from pdctl.checks.plateau import floor_of, series_text
 from pdctl.checks.provenance import snapshot_ages, timed_out
-from pdctl.checks.trust import Counts
+from pdctl.checks.trust import Counts, Inflight
 from pdctl.checks.view import EngineView, view_of
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 FROZEN_S = 5.0  # a live snapshot this old: a hundred publications missed
 LONG_FORWARD_S = 20.0  # a single forward pass can hold the loop; this long, it is no longer one
 WEDGED_S = 20.0
+IDLE_REPORT_S = 29.9  # an idle engine rewrites its gauges 30 s after its last report, which came before the window
 
 
 def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
@@ -172,7 +174,30 @@ def judge_wedged(engine: EngineView) -> Iterator[Verdict]:
         if not token_signs(engine, running[0].t):
             yield wedged(engine, dp, saw(f"live running: {series_text(running)}", running[-1].at), True)
             return
-    yield from wedged_by_report(engine)
+    yield from wedged_by_report(engine) if engine.traits.counts == Counts.LIVE else wedged_past_transfer(engine)
+
+
+def wedged_past_transfer(engine: EngineView) -> Iterator[Verdict]:
+    """As above where live counts stand while something is stuck (0.5.10 to 0.5.18): answers are owed, their requests
+    are past prealloc and transfer by the stage counters, the idle report that would have zeroed the running gauge is
+    overdue, and no token comes out. A client that does not read on is owed an answer too, but its engine is idle."""
+    told = tuple(wedged_by_report(engine))
+    if told or not engine.traits.http_active_streams:
+        yield from told
+        return
+    owed, running = engine.http_active(), engine.gauge(Gauge.RUNNING, engine.dps[0])
+    queues = [undrifted(engine, queue, None) for queue in (Gauge.PREALLOC, Gauge.TRANSFER)]
+    if len(owed) < 3 or min(floor_of(owed), floor_of(running)) < 1 or any(not q or q[-1].value > 0 for q in queues):
+        return
+    since = max(engine.still_since() or 0.0, owed[0].t)
+    needed = WEDGED_S if engine.traits.inflight == Inflight.OWN_AT_ONCE else IDLE_REPORT_S
+    if owed[-1].t - since < needed or token_signs(engine, since) or engine.batches_since(since) is not False:
+        return
+    if engine.alive(since) is None:
+        return  # a scheduler that does not turn looks the same
+    text = f"{owed[-1].value:g} answers owed, none of their requests in prealloc or transfer by the stage counters"
+    more = f"running gauge {series_text(running)}: its idle report is overdue"
+    yield wedged(engine, None, saw(f"{text}; {more}", owed[-1].at, owed=owed[-1].value), True)
 
 
 def wedged_by_report(engine: EngineView) -> Iterator[Verdict]:
