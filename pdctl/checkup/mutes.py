@@ -33,9 +33,11 @@ BAD = (TypeError, ValueError, KeyError, AttributeError, RecursionError)
 
 @dataclass(slots=True)
 class Mutes:
-    """The mutes of a cluster. ``notes`` say what could not be read or written."""
+    """The mutes of a cluster, and those that lifted themselves before their time, each with why. ``notes`` say what
+    could not be read or written."""
 
     rows: list[Mute] = field(default_factory=list)
+    lifted: list[Lifted] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -68,9 +70,19 @@ def mutes_of(cluster: Cluster) -> Mutes:
             mute = _mute(row, is_shared, found)
             if mute is not None and (is_shared or row.get("cluster") == cluster.name):
                 found.rows.append(_since(mute, own))
-    lifted = own.get("lifted")
-    found.rows = [m for m in found.rows if not isinstance(lifted, dict) or m.key not in lifted]
+    _set_lifted_apart(found, own.get("lifted"))
     return found
+
+
+def _set_lifted_apart(found: Mutes, known: object) -> None:
+    """Takes those out that this user's runs found lifted."""
+    from pdctl.model.mute import Lifted
+
+    known = known if isinstance(known, dict) else {}
+    for mute in [m for m in found.rows if m.key in known]:
+        row = known[mute.key]
+        found.rows.remove(mute)
+        found.lifted.append(Lifted(mute, str(row.get("why", "")) if isinstance(row, dict) else ""))
 
 
 def _own_path(found: Mutes) -> Path | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pdctl.model.cluster import Cluster
-    from pdctl.model.mute import Mute
+    from pdctl.model.mute import Lifted, Mute
 
 LIST, LIFT = "list", "lift"
 
@@ -201,7 +201,7 @@ def _lift(cluster: Cluster, finding: str, on: Sequence[str]) -> None:
 
 
 def _show(cluster: Cluster, now: datetime, output: Output, ascii_only: bool) -> None:
-    """What is muted now, what comes first to its end first."""
+    """What is muted now, what comes first to its end first, and what would be and lifted itself."""
     from pdctl import outlet
     from pdctl.checkup.mutes import mutes_of
 
@@ -209,17 +209,20 @@ def _show(cluster: Cluster, now: datetime, output: Output, ascii_only: bool) -> 
     for note in found.notes:
         outlet.say(note)
     rows = sorted((m for m in found.rows if m.is_on(now)), key=lambda m: m.until)
+    lifted = [each for each in found.lifted if each.mute.is_on(now)]
     if output in (Output.JSON, Output.JSONL):
         from pdctl.render.mute import mutes_json, mutes_jsonl
 
-        text = mutes_json(rows, cluster.name) if output is Output.JSON else mutes_jsonl(rows)
+        text = mutes_json(rows, cluster.name, lifted) if output is Output.JSON else mutes_jsonl(rows)
         outlet.write_lines(text.splitlines())
         return
-    outlet.write_lines(_lines(rows, cluster, now, ascii_only))
+    outlet.write_lines(_lines(rows, lifted, cluster, now, ascii_only))
 
 
-def _lines(rows: Sequence[Mute], cluster: Cluster, now: datetime, ascii_only: bool) -> Iterator[str]:
+def _lines(
+    rows: Sequence[Mute], lifted: Sequence[Lifted], cluster: Cluster, now: datetime, ascii_only: bool
+) -> Iterator[str]:
     from pdctl.render.look import look
     from pdctl.render.mute import mutes_lines
 
-    yield from mutes_lines(rows, cluster.name, now, look(ascii_only))
+    yield from mutes_lines(rows, cluster.name, now, look(ascii_only), lifted)

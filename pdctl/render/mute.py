@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from pdctl.model.mute import Mute
+from pdctl.model.mute import Lifted, Mute
 from pdctl.render.look import Look, Mark
 from pdctl.render.text import moment, rfc3339, span, wrap
 from pdctl.render.wire import dumps, number, text
@@ -14,8 +14,10 @@ from pdctl.render.wire import dumps, number, text
 SCHEMA = "pdctl.mutes/1"
 
 
-def mutes_lines(rows: Sequence[Mute], cluster: str, now: datetime, look: Look) -> Iterator[str]:
-    """Each mute: of what, for how long yet, by whom and why, and what would lift it."""
+def mutes_lines(
+    rows: Sequence[Mute], cluster: str, now: datetime, look: Look, lifted: Sequence[Lifted] = ()
+) -> Iterator[str]:
+    """Each mute: of what, for how long yet, by whom and why, what would lift it; then what lifted itself, and why."""
     if not rows:
         yield f"Nothing is muted on {look.say(cluster)}."
     for row in rows:
@@ -24,6 +26,8 @@ def mutes_lines(rows: Sequence[Mute], cluster: str, now: datetime, look: Look) -
         yield from wrap(look.say(head), look.width, f"{look.mark(Mark.UNCHECKED)} ")
         yield from wrap(look.say(f"by {row.who}: {row.why}"), look.width, "    ")
         yield from wrap(look.say(_lifts(row)), look.width, "    ")
+    for each in lifted:
+        yield from wrap(look.say(str(each)), look.width, f"{look.mark(Mark.WARN)} ")
 
 
 def _lifts(row: Mute) -> str:
@@ -37,9 +41,15 @@ def _lifts(row: Mute) -> str:
     return f"lifts when it gets worse than {row.was[0].severity}{more}{where}"
 
 
-def mutes_json(rows: Sequence[Mute], cluster: str) -> str:
-    """One JSON document, schema ``pdctl.mutes/1``."""
-    return dumps({"schema": SCHEMA, "cluster": text(cluster), "mutes": [_value(row) for row in rows]}, indent=2)
+def mutes_json(rows: Sequence[Mute], cluster: str, lifted: Sequence[Lifted] = ()) -> str:
+    """One JSON document, schema ``pdctl.mutes/1``. ``lifted`` are those that lifted themselves before their time."""
+    value = {
+        "schema": SCHEMA,
+        "cluster": text(cluster),
+        "mutes": [_value(row) for row in rows],
+        "lifted": [{**_value(each.mute), "lifted": text(each.why)} for each in lifted],
+    }
+    return dumps(value, indent=2)
 
 
 def mutes_jsonl(rows: Sequence[Mute]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,26 @@ def test_muting_listing_and_lifting(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys) == "lifted: request-pinned on prefill-0\n"
     assert main(["mute"]) == 0
     assert said(capsys) == "Nothing is muted on prod.\n"
+
+
+def test_what_lifted_itself_is_listed_with_why_until_its_time_is_over(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*MUTE, "--who", "ops"]) == 0
+    file = place / "state/pdctl/mutes.json"
+    value = json.loads(file.read_text())
+    (row,) = value["mutes"]
+    key = f"request-pinned@prefill-0@{datetime.fromisoformat(row['made']).timestamp():.6f}"
+    value["lifted"] = {key: {"why": "it counts 40, and 2 when it was muted", "until": row["until"]}}
+    file.write_text(json.dumps(value))
+    said(capsys)
+    assert main(["mute", "list"]) == 0
+    out = " ".join(said(capsys).split())
+    assert out.startswith("Nothing is muted on prod.")
+    assert "the mute of request-pinned on prefill-0 (by ops) is lifted: it counts 40, and 2 when it was muted" in out
+    assert main(["mute", "list", "-o", "json"]) == 0
+    told = json.loads(said(capsys))
+    assert told["mutes"] == [] and [each["lifted"] for each in told["lifted"]] == [value["lifted"][key]["why"]]
 
 
 def test_several_instances_pairs_and_hosts_can_be_muted_and_shared(
