@@ -28,6 +28,7 @@ from pdctl.commands.common import (
     target,
 )
 from pdctl.commands.looking import look_at, muted
+from pdctl.errors import UsageError
 from pdctl.exits import FailOn
 
 OnlyOpt = Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help="Only this check or finding.")]
@@ -67,6 +68,7 @@ def triage(
     from pdctl.checks.over_time import judge_over_time
     from pdctl.checks.settled import triage_settled
 
+    _refuse_unknown([*(only or ()), *(skip or ())])
     with target(
         config=config,
         prefill=prefill,
@@ -92,3 +94,16 @@ def triage(
         report = muted(report, what, looked.lines)
     looked.tell()
     emit(report, output, ascii_only=ascii_only, fail_on=fail_on, interrupted=looked.interrupted)
+
+
+def _refuse_unknown(names: list[str]) -> None:
+    """A name there is not would leave every check out, and what is left would look fine."""
+    if not names:
+        return
+    from pdctl.checks import all_checks
+    from pdctl.model.registry import REGISTRY
+
+    known = {*REGISTRY, *(check.name for check in all_checks())}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no check and no finding {name!r}", "`pdctl findings` lists them.")

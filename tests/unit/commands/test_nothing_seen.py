@@ -92,3 +92,12 @@ def test_a_recording_of_which_nothing_can_be_read_is_not_fine(
     status, told = report(capsys, command, "--from", str(tmp_path))
     assert (status, told["status"]) == (3, "unknown")
     assert "nothing was measured" in told["findings"][0]["summary"]
+
+
+@pytest.mark.parametrize("option", ["--only", "--skip"])
+def test_a_check_there_is_not_is_wrong_usage_and_no_report_without_checks(
+    capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    status, told = report(capsys, "triage", option, "request-pinnd", "--from", str(NO_HOSTS))
+    assert (status, told["status"], told["error"]["kind"]) == (64, "unknown", "usage")
+    assert report(capsys, "triage", option, "request-pinned", "--from", str(NO_HOSTS))[0] in (0, 3)
