@@ -14,7 +14,6 @@ from pdctl.checks.probe_parts import HUNG, SETTLED_S, Wait, joined, seen_in, wai
 from pdctl.checks.probe_paths import Path, paths_of
 from pdctl.checks.queues import total_readings
 from pdctl.checks.view import view_of
-from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.engine import Gauge
 from pdctl.model.finding import Confidence, Finding, Severity
@@ -115,7 +114,7 @@ CHECKS = (
         "probe-waits",
         "what held requests of a probe while they hung",
         tuple(sorted(HOLDS)),
-        (Fact.PROBE,),
+        (),  # without a probe there is no such question; that of the queues themselves is asked by their own rules
         judge,
     ),
 )
