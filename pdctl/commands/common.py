@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -231,7 +232,9 @@ def _text_of(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise InventoryError(f"{path}: not UTF-8 text (byte {error.start})", "TOML files are UTF-8.") from None
     except OSError as error:
-        raise InventoryError(f"{path}: cannot be read: {error.strerror}") from None
+        new = f"pdctl init --prefill URL --decode URL --router URL --write {shlex.quote(str(path))} writes one."
+        hint = new if isinstance(error, FileNotFoundError) else ""
+        raise InventoryError(f"{path}: cannot be read: {error.strerror}", hint) from None
 
 
 def _config_home() -> str:

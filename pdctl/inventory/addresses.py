@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from urllib.parse import SplitResult, urlsplit
 
+_PAGE = re.compile(r"/(?:metrics|health|health_generate|server_info|get_server_info|workers|v1(?:/[a-z/]+)?)/*\Z")
+
 
 def url_fault(url: str) -> str:
     """What is wrong with a URL that is to be asked, "" where nothing is.
@@ -20,7 +22,8 @@ def url_fault(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        return f'"{_without_login(url)}" has a port that is none; ports are 1 to 65535'
+        wrong = "a port that is none; ports are 1 to 65535" if url.count("[") == url.count("]") else "an open bracket"
+        return f'"{_without_login(url)}" has {wrong}'
     return _parts_fault(parts, port, _without_login(url))
 
 
@@ -38,6 +41,18 @@ def _parts_fault(parts: SplitResult, port: int | None, url: str) -> str:
     if parts.query or parts.fragment:
         return f'"{url}" has a part after ? or #; give the address only'
     return ""
+
+
+def instance_fault(url: str) -> str:
+    """What is wrong with the URL of an instance, beside what is wrong with any: pages are asked below it.
+
+    >>> instance_fault("http://10.0.0.1:30000/metrics")
+    '"http://10.0.0.1:30000/metrics" is a page of it; write http://10.0.0.1:30000'
+    """
+    if wrong := url_fault(url):
+        return wrong
+    page = _PAGE.search(url)
+    return f'"{url}" is a page of it; write {url[: page.start()]}' if page else ""
 
 
 def _without_login(url: str) -> str:

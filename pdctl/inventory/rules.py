@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pdctl.inventory.addresses import url_fault
+from pdctl.inventory.addresses import instance_fault, url_fault
 from pdctl.inventory.faults import Fault, closest, listed
 from pdctl.inventory.lines import Place
 from pdctl.inventory.schema import HOST, INSTANCE, FileRow, HostRow, InstanceRow
@@ -45,8 +45,8 @@ def ssh_fault(spec: str) -> str:
 def _instance_faults(row: InstanceRow, index: int, earlier: list[str], hosts: list[str]) -> Iterator[Fault]:
     who = f"instance {row.name}"
     yield from _name_faults(row.name, Place("instance", index, "name"), earlier, "instance")
-    for key, url in (("url", row.url), ("metrics", row.metrics)):
-        if url is not None and (wrong := url_fault(url)):
+    for key, url, fault in (("url", row.url, instance_fault), ("metrics", row.metrics, url_fault)):
+        if url is not None and (wrong := fault(url)):
             yield Fault(Place("instance", index, key), wrong, f"For example: {INSTANCE[key]}", who)
     if row.host is not None and row.host not in hosts:
         near = closest(row.host, hosts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pdctl.errors import UsageError
-from pdctl.inventory.addresses import url_fault
+from pdctl.inventory.addresses import instance_fault, url_fault
 from pdctl.model.cluster import Cluster, Instance, Role
 
 
@@ -27,8 +27,9 @@ def cluster_of_urls(
 def _instances(role: Role, urls: Sequence[str]) -> Iterator[Instance]:
     for number, text in enumerate(urls):
         url, _, metrics = (part.strip() for part in text.partition(","))
-        for part in (url, metrics) if metrics or "," in text else (url,):
-            if wrong := url_fault(part):
+        faults = (instance_fault(url), url_fault(metrics) if "," in text else "")
+        for wrong in faults:
+            if wrong:
                 raise UsageError(f"--{role}: {wrong}", f"For example: --{role} http://10.0.0.1:30000")
         yield Instance(f"{role}-{number}", role, url.rstrip("/"), _page(metrics))
 

@@ -80,3 +80,14 @@ def test_what_is_written_as_better_is_better(url: str) -> None:
     proposed = url_fault(url).partition("write ")[2].partition(",")[0]
     assert proposed.startswith("http://") and url_fault(proposed) == ""
     assert "secret" not in url_fault(url)
+
+
+@pytest.mark.parametrize("page", ["/metrics", "/metrics/", "/health", "/server_info", "/v1", "/v1/chat/completions"])
+def test_a_page_of_an_instance_is_not_its_address(page: str) -> None:
+    with pytest.raises(UsageError, match=r"is a page of it; write http://h:1/base$"):
+        cluster_of_urls([f"http://h:1/base{page}"])
+    assert cluster_of_urls([], [], [f"http://r:1,http://r:2{page}"]).routers[0].metrics == f"http://r:2{page}"
+
+
+def test_an_open_bracket_is_called_that() -> None:
+    assert url_fault("http://[::1") == '"http://[::1" has an open bracket'
