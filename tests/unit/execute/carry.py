@@ -112,9 +112,10 @@ def just_lost(story: Story, name: str) -> bool:
 
 
 def nothing_silent(story: Story, outcome: Outcome | None) -> None:
-    """A unit that pdctl restarted and that does not run is told."""
+    """A unit that pdctl restarted and that does not run is told, and pdctl did not stumble over itself."""
     if outcome is None or outcome.end is End.DONE:
         return
+    assert "internal error" not in (outcome.why or "")
     told = {s.instance: s for s in outcome.standing}
     for name, unit in story.sim.units.items():
         machine = story.sim.machines[unit.instance.host or ""]

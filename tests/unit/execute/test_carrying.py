@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from carry import Story, all_done, nothing_silent
-from sim import Sim, site
+from sim import Faults, Sim, owner, site
 
 from pdctl.execute import journal
 from pdctl.execute.events import Kind
-from pdctl.model.answer import Answer
+from pdctl.model.answer import Answer, Fact
 from pdctl.model.ask import Ask
 from pdctl.model.cluster import Cluster, Host
 from pdctl.model.plan import Act, End, Proven, State, Wish
@@ -357,3 +357,36 @@ def test_a_long_wait_gives_signs_of_life_so_that_nobody_takes_its_locks_for_stal
     story.told = Listening(look)  # type: ignore[assignment]
     all_done(story, story.begin())
     assert len(quiet) > 40 and max(quiet) < STALE_AFTER / 3
+
+
+@pytest.mark.parametrize(("other", "says"), [(True, "was taken over by bob@ops (run run-2)"), (False, "is gone: ")])
+def test_a_lock_that_is_lost_in_a_wait_ends_it(other: bool, says: str, tmp_path: Path) -> None:
+    story = Story(Sim(site(1, 1, 0)), tmp_path / "j")
+    story.sim.units["prefill-0"].starts_in = 300.0
+
+    def lose() -> None:
+        machine = story.sim.machines["h-prefill-0"]
+        taken = {**asdict(owner("bob", "run-2")), "since": story.sim.clock.now(), "boot": machine.boot}
+        machine.lock, machine.beat = (taken if other else None), story.sim.clock.now()
+
+    story.sim.faults = Faults(hook={60: lose})
+    outcome = story.begin()
+    assert outcome is not None and outcome.end is End.FAILED and outcome.why is not None
+    assert outcome.why.startswith("the lock on h-prefill-0 ") and says in outcome.why
+    assert acts(story) == ["prefill-0"] and story.sim.clock.now() < 1000 + 100, "at the next sign of life, not later"
+
+
+def test_gone_on_with_it_does_not_act_where_it_cannot_see_whether_it_did(story: Story) -> None:
+    story.sim.units["decode-0"].fate = "no-start"
+    story.begin()
+    story.sim.heal()
+    look = story.sim.look
+
+    def blind(asks: Sequence[Ask], timeout: float) -> tuple[Answer | None, ...]:
+        return tuple(None if a and a.fact is Fact.UNIT and a.subject == "decode-0" else a for a in look(asks, timeout))
+
+    story.sim.look = blind  # type: ignore[method-assign]
+    before = acts(story)
+    outcome = story.resume()
+    assert outcome is not None and outcome.why is not None
+    assert "whether it took effect cannot be seen" in outcome.why and acts(story) == before

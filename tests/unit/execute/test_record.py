@@ -12,7 +12,7 @@ from sim import Sim, owner, site
 
 from pdctl.execute import journal
 from pdctl.execute.record import Record, last_run, runs_of
-from pdctl.model.plan import End, Identity, Plan, State, StepResult, Wish
+from pdctl.model.plan import End, Identity, Plan, Refusal, State, StepResult, Wish
 
 
 @pytest.fixture
@@ -113,3 +113,13 @@ def test_a_journal_that_takes_no_more_stops_everything(story: Story, monkeypatch
     begun = sum(1 for kind in written if kind == "step-begun")
     assert len(story.sim.acts) <= begun, "nothing is done that is not written down"
     assert all(m.lock is None for m in story.sim.machines.values())
+
+
+def test_a_rule_that_is_overridden_only_when_it_is_gone_on_with_is_recorded_too(story: Story) -> None:
+    plan = story.plan()
+    full = Refusal("disk-space", "h-prefill-0", "full", True, False, forced=True)
+    Record(replace(plan, refusals=(full,)), story.file).begun(owner())
+    left = Refusal("leftovers", "h-decode-0", "pid 9", True, False, forced=True)
+    Record(replace(plan, refusals=(full, left)), story.file).resumed(owner(), ["prove"])
+    (run,) = runs_of(journal.read(story.file).entries)
+    assert run.forced == ("disk-space: h-prefill-0: full", "leftovers: h-decode-0: pid 9")
