@@ -17,6 +17,7 @@ How series of one value are joined (part of every rule is the source that makes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from pdctl.facts import names
@@ -27,6 +28,7 @@ from pdctl.model.cluster import Instance
 from pdctl.model.engine import COUNTERS, EngineMetrics, Gauge
 from pdctl.model.rank import Rank
 
+FEW_NAMES = 1000  # an engine has some 200: what is no engine's page is not remembered
 Ranked = dict[Rank, float]
 Place = tuple[str | None, str | None, str | None, str | None, str | None]  # the rank labels as written
 
@@ -56,13 +58,22 @@ def read_engine(page: Page, instance: Instance | None = None) -> EngineMetrics:
 
 def _engine(page: Page) -> tuple[str, str, int]:
     """Which engine wrote the page, with which prefix, and how many of its families the page holds."""
-    kinds = [("sglang", p) for p in names.SGLANG_PREFIXES] + [("vllm", p) for p in names.VLLM_PREFIXES]
-    engine, prefix = max(kinds, key=lambda kind: sum(name.startswith(kind[1]) for name in page.names))
-    families = page.families(prefix)
+    kind = _known_kind if len(page.names) <= FEW_NAMES else _kind
+    engine, prefix, families = kind(page.names)
     if not families:
         what = "a router's page" if page.families(*names.ROUTER_PREFIXES) else "no metric of an engine on the page"
         raise Unreadable(Why.NOT_METRICS, f"not an engine's metrics: {what} ({page.lines} lines)")
     return engine, prefix, families
+
+
+def _kind(seen: frozenset[str]) -> tuple[str, str, int]:
+    """Whose prefix most of these names have, and how many families that makes."""
+    kinds = [("sglang", p) for p in names.SGLANG_PREFIXES] + [("vllm", p) for p in names.VLLM_PREFIXES]
+    engine, prefix = max(kinds, key=lambda kind: sum(name.startswith(kind[1]) for name in seen))
+    return engine, prefix, Page({}, seen, 0).families(prefix)
+
+
+_known_kind = lru_cache(maxsize=64)(_kind)  # an engine's pages hold the same names, one as the other
 
 
 def _own(page: Page, instance: Instance | None) -> Mapping[str, list[Sample]]:

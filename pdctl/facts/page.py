@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from pdctl.facts.base import Unreadable
@@ -24,6 +25,7 @@ CHUNK = 1 << 18  # bytes split into lines at once
 LONG_LINE = 1 << 16  # bytes
 MOST_NAMES = 20_000  # a real page has some 200
 MOST_LINES = 1_000_000  # that of an engine of 36 ranks has 10,000
+SHORT_BLOCK = 512  # bytes: longer ones are not remembered from page to page
 NO_LABELS: Labels = MappingProxyType({})
 
 # name="value" and what follows it: a comma or the end of the block. Names may be quoted (Prometheus 3).
@@ -184,11 +186,18 @@ def _sample(line: bytes, start: int, blocks: dict[bytes, Labels]) -> Sample:
     block = line[start:end]
     labels = blocks.get(block)
     if labels is None:
-        labels = _plain_labels(block)
+        labels = _known_labels(block) if len(block) <= SHORT_BLOCK else _plain_labels(block)
         if labels is None:
             labels, end = _labels(line, start)
         blocks[line[start:end]] = labels
     return labels, _value(line[end:])
+
+
+@lru_cache(maxsize=2048)
+def _known_labels(block: bytes) -> Labels | None:
+    """As ``_plain_labels``: an engine writes the same blocks on each of its pages. Nobody changes what is shared so."""
+    labels = _plain_labels(block)
+    return None if labels is None else MappingProxyType(dict(labels))
 
 
 def _plain_labels(block: bytes) -> Labels | None:

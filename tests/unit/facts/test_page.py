@@ -249,3 +249,17 @@ def test_recorded_pages_give_the_values_that_prometheus_client_reads(path: str) 
     read = {name: [(dict(labels), repr(value)) for labels, value in rows] for name, rows in page.samples.items()}
     assert read == expected
     assert page.names == set(expected)
+
+
+def test_label_blocks_that_pages_share_are_read_once_and_nobodys_to_change() -> None:
+    body = b'a{x="1",y="2"} 1\nb{x="1",y="2"} 2\n'
+    (first, _), (again, _) = (read_page(body, {b"a", b"b"}).of("a")[0] for _ in range(2))
+    assert first == again == {"x": "1", "y": "2"} and first is again
+    with pytest.raises(TypeError):
+        first["x"] = "3"  # type: ignore[index]
+
+
+def test_long_label_blocks_are_read_and_not_kept() -> None:
+    body = b'a{x="' + b"v" * 2000 + b'"} 1\n'
+    ((labels, value),) = read_page(body, {b"a"}).of("a")
+    assert (len(labels["x"]), value) == (2000, 1.0)
