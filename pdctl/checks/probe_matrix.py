@@ -121,11 +121,13 @@ def _idle_cell(rows: list[Attempt], made: tuple[Attempt, ...]) -> Cell:
     works = [a.idle_s for a in reused if a.good and a.idle_s is not None and (fails is None or a.idle_s < fails)]
     if not reused and worst(fates) is Fate.GOOD:
         return Cell(Fate.NOT_RUN, len(rows), why="it closes the connection after each answer")
-    counted = reused or rows
+    told = dict(zip(rows, fates, strict=True))
+    openers_well = all(told[a] is Fate.GOOD for a in rows if a.connection != "reused")
+    counted = reused if reused and openers_well else rows
     return Cell(
         worst(fates),
         len(counted),
-        sum(1 for a in counted if a.good),
+        sum(1 for a in counted if told[a] is Fate.GOOD),
         dict(Counter(word for a, fate in zip(rows, fates, strict=True) if (word := wrong_word(a, fate)))),
         took=spread(a.took for a in reused if a.good),
         idle_ok_s=max(works, default=None),

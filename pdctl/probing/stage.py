@@ -34,6 +34,7 @@ class StageRun:
         self.stage = stage
         self.trials = trials
         self.attempts: list[Attempt] = []
+        self.gave_up = False  # generations alone hung, one after the other
         self._controls = CONTROLS
         self._lock = threading.Lock()
 
@@ -61,6 +62,7 @@ class StageRun:
             if not attempt.good:
                 self.control()
             if hung >= GIVE_UP:  # each holds its place in the cluster, and no more is learned
+                self.gave_up = True
                 return
 
     def _many(self) -> None:

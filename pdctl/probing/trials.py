@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pdctl.model.probe import Attempt, Trial
@@ -14,6 +14,7 @@ from pdctl.reach.prober import Prober
 
 PATIENCE = 2.0  # seconds for requests to end once they are called off
 DEAD = "not even one generation alone works"
+HANGS = "generations alone hang"
 LOADING = frozenset({Trial.ROUNDS, Trial.MANY, Trial.ABORTS})
 
 Job = Callable[[], None]
@@ -69,7 +70,7 @@ class Trials:
             self._thread.join(PATIENCE)
 
     def _run(self) -> None:
-        dead: set[str] = set()
+        dead: dict[str, str] = {}
         for step in self._plan.steps:
             why = {stage: _why_not(stage, self._plan, dead) for stage in step}
             self.skipped += [LeftOut(stage.way.name, stage.trial, text) for stage, text in why.items() if text]
@@ -81,8 +82,8 @@ class Trials:
                 self.together([run.stage_of for run in runs])
             for run in runs:
                 self._on_stage(run.stage, tuple(run.attempts))
-                if run.stage.trial is Trial.ONE and not any(a.good for a in run.attempts):
-                    dead.add(run.stage.way.name)
+                if run.stage.trial is Trial.ONE and (run.gave_up or not any(a.good for a in run.attempts)):
+                    dead[run.stage.way.name] = HANGS if run.gave_up else DEAD
             if self._prober.is_off or self.error is not None:
                 return
 
@@ -126,10 +127,10 @@ class Trials:
                 self._made.append(attempt)
 
 
-def _why_not(stage: Stage, plan: ProbePlan, dead: Collection[str]) -> str | None:
+def _why_not(stage: Stage, plan: ProbePlan, dead: Mapping[str, str]) -> str | None:
     """Why a stage is left out: its path is dead, or it would load an engine of a cluster that serves nobody."""
     if stage.way.name in dead:
-        return DEAD
+        return dead[stage.way.name]
     outer = [way.name for way in plan.ways if not way.instance.is_engine]
     if stage.trial in LOADING and stage.way.instance.is_engine and outer and all(name in dead for name in outer):
         return f"not even one generation through {', '.join(outer)} works: no load is added to that"

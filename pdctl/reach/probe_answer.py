@@ -15,6 +15,7 @@ from pdctl.reach.url import shown
 
 LEFT = "left on purpose"
 LETTERS = "bcdfghjkmnpqrstvwxz23456789"
+SHOWN = 40  # characters of a wrong answer
 LENGTH = 7  # letters: two requests of a run have the same word once in 10^10
 
 
@@ -81,6 +82,8 @@ def judged(
         detail = f"the stream ended without saying that it is complete, after {len(said.text)} characters"
         return replace(attempt, error=Why.TRUNCATED.value, detail=detail), said.text
     told = _told(said, question, nonces, expect, means)
+    if told in (Told.UNEXPECTED, Told.CROSSED):
+        attempt = replace(attempt, detail=f"it says {said.text[:SHOWN]!r}{' ..' if len(said.text) > SHOWN else ''}")
     return replace(attempt, told=told.value if told else None), said.text
 
 

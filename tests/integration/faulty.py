@@ -28,6 +28,7 @@ class Manners:
     idle_408_s: float | None = None  # says 408 and closes, as some proxies do
     hang_nth: int | None = None  # the n-th request of each connection is never answered, nor sent on
     hang_all: bool = False  # no POST is ever answered, nor sent on
+    hang_from: int | None = None  # so many are answered less one, those after them never
     lose_nth: int | None = None  # the n-th request of each connection is carried out, its answer dropped
     reset_nth: int | None = None
     close_each: bool = False  # Connection: close
@@ -136,7 +137,10 @@ class Faulty:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
             return False
         if method == "POST" and (
-            m.hang_all or nth == m.hang_nth or (m.idle_deaf_s and nth > 1 and idle > m.idle_deaf_s)
+            m.hang_all
+            or (m.hang_from is not None and len(self.served) >= m.hang_from - 1)
+            or nth == m.hang_nth
+            or (m.idle_deaf_s and nth > 1 and idle > m.idle_deaf_s)
         ):
             self._over.wait(60)
             return False

@@ -236,6 +236,14 @@ def test_no_more_is_asked_alone_after_two_hangs(probe: Run) -> None:
     assert [a["error"] for a in report["probe"]["attempts"]] == ["read-timeout"] * 3, "the second try among them"
 
 
+def test_no_load_is_added_where_generations_alone_begin_to_hang(probe: Run) -> None:
+    with Faulty(Manners(hang_from=4)) as server:
+        words = (*MANY, "--kind", "one", "--repeat", "6", *QUICK, "--hang-after", "0.5")
+        report = probe("--router", server.url, *words)
+    assert cell(report, "router-0", "one")["good"] == 3
+    assert cell(report, "router-0", "many")["why"] == "generations alone hang"
+
+
 def test_nobody_listens(probe: Run) -> None:
     report = probe("--router", f"http://127.0.0.1:{free_port()}", *QUICK)
     assert (probe.status, names(report)) == (3, [("endpoint-unreadable", "router-0")])
@@ -317,6 +325,16 @@ def test_a_proxy_alone(probe: Run) -> None:
         probe("--proxy", server.url, *QUICK, json_too=False)
     assert "OK  command line: nothing wrong seen" in probe.out
     assert "health at proxy-0: clients ask a proxy for none" in probe.out
+
+
+def test_a_wrong_answer_is_shown(probe: Run) -> None:
+    with Faulty(Manners(no_echo=True)) as server:
+        report = probe("--router", server.url, "--expect", "^dolor", *QUICK)
+        probe("--router", server.url, "--expect", "^dolor", *QUICK, json_too=False)
+    assert "it says 'lorem ipsum dolor'" in json.dumps(report["findings"][0]["evidence"])
+    assert "1/1 wrong" in probe.out and "3/3 wrong" not in probe.out
+    shut = cell(report, "router-0", "idle")
+    assert (shut["fate"], shut["tried"], shut["good"]) == ("wrong", 2, 0)
 
 
 def test_a_redirect_is_told_and_not_followed(probe: Run) -> None:
