@@ -41,8 +41,9 @@ def registered(router: Instance, before: Footing | None, seen: Observation[objec
     wrong = missing_workers(value, *wanted_workers(cluster, before))
     if wrong:
         return Point("workers registered", router.name, Proven.NO, wrong)
-    count = len(value.rows)
-    return Point("workers registered", router.name, Proven.YES, f"{count} listed, none called unhealthy")
+    count, engines = len(value.rows), sum(1 for engine in cluster.engines if engine.url)
+    more = f"; the inventory names {engines} engines" if engines > count else ""
+    return Point("workers registered", router.name, Proven.YES, f"{count} listed, none called unhealthy{more}")
 
 
 def breakers(router: Instance, before: Footing | None, seen: Observation[object] | None) -> Point:

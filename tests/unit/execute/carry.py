@@ -11,7 +11,7 @@ from pdctl.execute import journal
 from pdctl.execute.events import Happening, Kind
 from pdctl.execute.record import Record, Run, last_run
 from pdctl.execute.run import carry_out
-from pdctl.model.plan import Act, End, Outcome, Owner, Plan, Wish
+from pdctl.model.plan import Act, End, Outcome, Owner, Plan, Proven, Wish
 from pdctl.plans.restart import plan_restart, steps_of
 
 
@@ -98,6 +98,8 @@ def long_after(sim: Sim) -> None:
 def all_done(story: Story, outcome: Outcome | None) -> None:
     """Everything of the plan is restarted, ready, and nothing is left behind."""
     assert outcome is not None and outcome.end is End.DONE, outcome and outcome.why
+    assert outcome.proof and outcome.after is not None, "done is what was proven, by the run that says so"
+    assert all(point.proven is not Proven.NO for point in outcome.proof)
     for step in outcome.plan.restarts:
         name = step.instance or ""
         assert story.sim.ready(name) or just_lost(story, name), name

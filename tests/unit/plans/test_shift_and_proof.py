@@ -156,6 +156,13 @@ def test_workers_must_be_seen_registered(value: object, before: Footing | None, 
     assert proof.registered(ROUTER, before, seen(Fact.WORKERS, value), WHOLE).proven is proven
 
 
+def test_engines_that_the_router_never_had_are_said() -> None:
+    two = Workers((Worker("http://a:1", None, True), Worker("http://b:1", None, True)))
+    point = proof.registered(ROUTER, BEFORE, seen(Fact.WORKERS, two), cluster(2, 2, 1))
+    assert point.proven is Proven.YES and point.says.endswith("; the inventory names 4 engines")
+    assert "inventory" not in proof.registered(ROUTER, BEFORE, seen(Fact.WORKERS, two), WHOLE).says
+
+
 @pytest.mark.parametrize(
     ("value", "proven", "says"),
     [
