@@ -256,10 +256,10 @@ def under_way(lapse: Lapse, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_the_second_run_says_who_is_at_it_and_is_unknown(hung: Lapse, tmp_path: Path) -> None:
     with under_way(hung, tmp_path) as child:
-        done = check(hung, tmp_path, "-o", "nagios", "--deadline", "1s")
+        done = check(hung, tmp_path, "-o", "nagios", "--deadline", "3s")
         assert done.returncode == 3
         assert done.stdout.startswith(f"PDCTL UNKNOWN - a check of lapse is still running (process {child.pid}, since ")
-        value = json.loads(check(hung, tmp_path, "-o", "json", "--deadline", "1s").stdout)
+        value = json.loads(check(hung, tmp_path, "-o", "json", "--deadline", "3s").stdout)
         assert (value["status"], value["error"]["kind"]) == ("unknown", "busy")
 
 
