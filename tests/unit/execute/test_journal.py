@@ -25,6 +25,21 @@ def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
     assert "@" in first.who
 
 
+def test_an_entry_is_on_the_disk_when_it_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole line is handed to the disk before ``append`` returns; of a new file its name in the folder as well."""
+    file, synced = tmp_path / "journal.jsonl", []
+
+    def synced_now(handle: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        synced.append((path, path.read_bytes().count(b"\n") if path.is_file() else None))
+
+    monkeypatch.setattr(os, "fsync", synced_now)
+    journal.append("a", journal_file=file)
+    assert synced == [(file, 1), (tmp_path, None)]
+    journal.append("b", journal_file=file)
+    assert synced[2:] == [(file, 2)]
+
+
 def test_the_place_is_the_users_state_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", "/home/someone")
     assert journal.default_path() == Path("/home/someone/.local/state/pdctl/journal.jsonl")
