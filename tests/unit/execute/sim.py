@@ -129,6 +129,7 @@ class Sim:
         self.calls = 0
         self.written: list[int] = []  # those calls that wrote a line of the journal
         self.asked: list[int] = []  # those that asked a host or an instance
+        self.restarting: list[int] = []  # those that restarted something
         self.acts: list[tuple[float, str, str]] = []  # when, what, whose
         self.frozen = False
         self.dead = False
@@ -407,6 +408,7 @@ class Sim:
         unit = next(u for u in self.units.values() if u.instance.unit == name and u.instance.host == machine.name)
         self._check(unit)
         self._acted("restart", unit.instance.name, token)
+        self.restarting.append(self.calls)
         if unit.fate == "refused":
             return False
         unit.starts += 1

@@ -167,6 +167,16 @@ def test_an_answer_lost_anywhere_never_makes_an_act_happen_twice(tmp_path: Path,
         each_once(story)
 
 
+def test_an_act_whose_answer_was_lost_is_known_by_its_mark_and_waited_for(tmp_path: Path) -> None:
+    calls = whole_run(tmp_path).sim.restarting
+    assert len(calls) == 4
+    for n in calls:
+        story = Story(Sim(site(**SMALL)), tmp_path / f"{n}.jsonl")
+        story.sim.faults = Faults(lose={n: True})
+        all_done(story, story.begin())
+        each_once(story)
+
+
 # --- two operators ----------------------------------------------------------------------------------------------------
 
 
