@@ -60,7 +60,10 @@ def hanging(made: Sequence[Attempt], plan: ProbePlan) -> str | None:
 
 
 def queues_grow(window: Window, cluster: Cluster, plan: ProbePlan) -> str | None:
-    """An engine's queue that rises in reading after reading, beyond what the probe itself can have put there."""
+    """An engine's queue that rises in reading after reading, beyond what the probe itself can have put there. A few
+    requests one after the other make no queue, and what becomes of them is worth knowing."""
+    if not any(stage.trial.value in LOADING for stage in plan.stages):
+        return None
     own = plan.load.at_once
     for engine in view_of(window, cluster).engines:
         for queue in WAITING:

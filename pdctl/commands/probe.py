@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pdctl.plans.probe import Wish
     from pdctl.probing.run import Probed, Probing
 
-GENTLE_S, LOADED_S = 60.0, 300.0  # the deadline unless given,
+GENTLE_S, LOADED_S = 90.0, 300.0  # the deadline unless given,
 SPARE_S = 45.0  # and so much more than what is planned takes, a long gap say: time for a hang or two
 
 
@@ -88,7 +88,7 @@ DeadlineOpt = Annotated[
         "--deadline",
         metavar="TIME",
         parser=parse_duration,
-        help="For it all: else 60 s, with --load 300 s, more for long gaps.",
+        help="For it all: else 90 s, with --load 300 s, more for long gaps.",
     ),
 ]
 ModelOpt = Annotated[str | None, typer.Option("--model", metavar="NAME", help="Else the first that is listed.")]
@@ -120,7 +120,7 @@ def probe(
     gap: GapOpt = None,
     repeat: RepeatOpt = 1,
     tokens: TokensOpt = 32,
-    hang_after: HangOpt = 20.0,
+    hang_after: HangOpt = 25.0,
     model: ModelOpt = None,
     expect: ExpectOpt = None,
     save: SaveOpt = None,

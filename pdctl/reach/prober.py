@@ -26,8 +26,8 @@ from pdctl.reach.probe_wire import LOOK, CalledOff, Wire, Wires
 if TYPE_CHECKING:
     from pdctl.reach.wire import Dial
 
-HANG_AFTER = 20.0  # seconds of silence that count as a hang
-ENGINE_SAYS_S = 25.0  # by then an engine has said whether it is well
+HANG_AFTER = 25.0  # seconds of silence that count as a hang: rules need 20 of them to tell what stands still meanwhile
+ENGINE_SAYS_S = 20.0  # by then an engine says whether it is well, and a little later that is heard
 PATIENCE = 5.0  # seconds for what only prepares an attempt
 # Answers that say that the endpoint is not spoken here: another one is tried.
 NOT_SPOKEN = frozenset({400, 404, 405, 415, 422, 501})
@@ -84,7 +84,7 @@ class Prober:
         wire = self._open(way)
         if isinstance(wire, Attempt):
             return Got(_labelled(wire, label))
-        patience = ENGINE_SAYS_S if way.instance.is_engine and self.hang_after >= HANG_AFTER else None
+        patience = HANG_AFTER if way.instance.is_engine and self.hang_after >= ENGINE_SAYS_S else None
         label = replace(label, kind="health", endpoint=path)
         heard, attempt = self._asked(way, wire, label, "GET", path, patience=patience)
         return Got(explained(attempt, heard), wire=wire)

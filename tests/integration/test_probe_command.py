@@ -115,7 +115,7 @@ def test_there_is_time_for_what_is_planned_unless_somebody_says_otherwise(probe:
     words = ("--router", "http://127.0.0.1:1", "--plan", "--gap", "350s")
     assert probe(*words)["load"]["deadline_s"] > 350
     assert probe(*words, "--deadline", "60s")["load"]["deadline_s"] == 60
-    assert probe(*words[:3])["load"]["deadline_s"] == 60
+    assert probe(*words[:3])["load"]["deadline_s"] == 90
     assert probe(*words[:3], "--load")["load"]["deadline_s"] == 300
 
 

@@ -530,6 +530,8 @@ def test_it_stops_when_queues_rise_beyond_what_it_sent() -> None:
 
     assert "decode-0 queues: queue rose from 0 to 30" in (suffering(rising(3).window(), CLUSTER, (), PLAN) or "")
     assert suffering(rising(1).window(), CLUSTER, (), PLAN) is None
+    gentle = ProbePlan(((replace(PLAN.stages[0], trial=Trial.ONE, at_once=1),),))
+    assert suffering(rising(3).window(), CLUSTER, (), gentle) is None, "a few requests are not what makes it rise"
 
 
 def test_attempts_of_several_answers_are_put_in_the_order_they_were_made() -> None:
