@@ -33,9 +33,16 @@ def judge_by_sums(view: ClusterView, engine: EngineView) -> Iterator[Verdict]:
         texts = [f"{series_text(engine.held_tokens(dp))} KV tokens in use" for dp in engine.dps]
         yield RuledOut("request-pinned", engine.name, f"/get_load: no request waits, {texts[0]}")
         return
-    for dp in engine.dps:
-        yield from judge_orphans(view, engine, dp)
-        yield from judge_in_flight(view, engine, dp)
+    told = [v for dp in engine.dps for v in (*judge_orphans(view, engine, dp), *judge_in_flight(view, engine, dp))]
+    yield from told or [Unchecked("request-pinned", engine.name, not_yet(engine))]
+
+
+def not_yet(engine: EngineView) -> str:
+    """What is there at the end by the scheduler's own word, so that nobody else's word that nothing is stuck counts."""
+    waiting = sum(sums[-1].value for dp in engine.dps if (sums := engine.sums(dp)))
+    held = sum(tokens[-1].value for dp in engine.dps if (tokens := engine.held_tokens(dp)))
+    what = f"{waiting:g} request(s) wait in it" if waiting else f"{held:g} KV tokens are in use in it"
+    return f"{what} by /get_load; {LEAST_S:g} s of that while nothing finishes would tell"
 
 
 def empty(engine: EngineView, dp: int | None) -> bool:

@@ -60,7 +60,8 @@ _ROWS = (
     Fault("pinned", "two requests hang between prefill and decode, no other traffic", _PINNED, scenes.pinned),
     Fault("pinned-under-load", "the same behind steady traffic", _PINNED, scenes.pinned_under_load),
     Fault("pinned-probed", "the same while somebody checks health every 10 s", _PINNED, scenes.pinned_probed),
-    Fault("pinned-bootstrap", "two requests reached the prefill alone", _PINNED, scenes.pinned_bootstrap),
+    Fault("pinned-bootstrap", "two requests reached the prefill alone", _PINNED, scenes.pinned_bootstrap,
+          Plan(age=45.0)),  # 0.4.9 gives up on them after 120 s
     Fault("pinned-transfer", "two requests reached the decode alone", _PINNED, scenes.pinned_transfer),
     Fault("storm", "250 clients give up within a second, queues empty by themselves", (), scenes.storm),
     Fault("drain", "a backlog that shrinks by itself", ("draining",), scenes.drain, shape=_small),

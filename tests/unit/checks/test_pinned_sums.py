@@ -89,8 +89,12 @@ def test_engines_that_hold_nothing_are_well_and_need_no_gauge_for_it() -> None:
 
 
 @pytest.mark.parametrize("seconds", [4.0, 18.0])
-def test_a_short_look_does_not_tell(seconds: float) -> None:
-    assert (Finding, P) not in verdicts(looked(prefill=(2, 0), seconds=seconds))
+def test_a_short_look_does_not_tell_nor_does_a_router_that_knows_nothing_of_it(seconds: float) -> None:
+    scene = looked(prefill=(2, 0), seconds=seconds)
+    for t in times(seconds):
+        scene.router(t, active=0.0)
+    (open_,) = (v for v in judge(scene.window(), pair(router=True)))
+    assert isinstance(open_, Unchecked) and "2 request(s) wait in it by /get_load" in open_.why
 
 
 def test_sums_are_never_taken_for_one_queue() -> None:
