@@ -78,22 +78,25 @@ def _with_identities(found: Discovered, answers: Answers) -> Discovered:
     from pdctl.inventory.identify import identify
 
     notes = dict(found.notes)
-    for instance in found.cluster.instances:
-        who = identify(instance, answers)
+    rows = {instance: identify(instance, answers) for instance in found.cluster.instances}
+    for instance, who in rows.items():
         said = [f"by its own account: {', '.join(who.facts)}"] if who.facts else []
         more = (*said, *([who.mismatch] if who.mismatch else ()), *(who.todo if instance.url else ()))
         if not who.told and instance.url is None:
             more = ()
         notes[instance.name] = tuple(dict.fromkeys((*notes[instance.name], *more)))
-    return replace(found, notes=notes)
+    untold = frozenset(i.name for i, who in rows.items() if not who.told)
+    otherwise = frozenset(i.name for i, who in rows.items() if who.mismatch)
+    return replace(found, notes=notes, untold=untold, otherwise=otherwise)
 
 
 def status_of(found: Discovered) -> Status:
-    """Unknown where a host or an address could not be told, a warning where nothing runs, else ok."""
+    """Unknown where a host, an address or who an instance is could not be told; a warning where one is not what it
+    seems, or nothing runs; else ok."""
     looked = [remark for remark in found.remarks if "not looked at:" in remark or "could not be listed" in remark]
-    if looked or any(instance.url is None for instance in found.cluster.instances):
+    if looked or found.untold or any(instance.url is None for instance in found.cluster.instances):
         return Status.UNKNOWN
-    return Status.OK if found.cluster.instances else Status.WARNING
+    return Status.OK if found.cluster.instances and not found.otherwise else Status.WARNING
 
 
 def summary(found: Discovered, written: str | None, *, to_stderr: bool, ascii_only: bool) -> None:
@@ -120,7 +123,8 @@ def _found_lines(found: Discovered, look: Look) -> Iterator[str]:
     from pdctl.render.text import wrap
 
     for instance in found.cluster.instances:
-        mark = look.mark(Mark.OK if instance.url else Mark.UNKNOWN)
+        unsure = instance.url is None or instance.name in found.untold
+        mark = look.mark(Mark.UNKNOWN if unsure else Mark.BAD if instance.name in found.otherwise else Mark.OK)
         places = [instance.url or "no url", *(p for p in (instance.unit, instance.script, instance.log) if p)]
         yield from wrap(look.say(", ".join(places)), look.width, f"{mark} {instance.name}  ", "    ")
         for note in found.notes.get(instance.name, ()):

@@ -23,11 +23,14 @@ _SIZES = (("--tp-size", "tp"), ("--tensor-parallel-size", "tp"), ("--pp-size", "
 @dataclass(frozen=True, slots=True)
 class Discovered:
     """The cluster that was found. ``notes`` by instance: what it is known by, and after that what could not be told;
-    ``remarks`` on what is not in it, and why."""
+    ``remarks`` on what is not in it, and why. ``untold`` are the instances that could not be asked who they are,
+    ``otherwise`` those that say they are something else."""
 
     cluster: Cluster
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    untold: frozenset[str] = frozenset()
+    otherwise: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,17 @@ import json
 import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from pdctl.cli import main
+from pdctl.commands.discovering import status_of, summary
+from pdctl.inventory.discovery import Discovered
+from pdctl.model.cluster import Cluster, Instance, Role
+from pdctl.model.finding import Status
 
 Pages = Mapping[str, tuple[int, bytes]]
 Serve = Callable[[Pages], str]
@@ -152,3 +157,23 @@ def test_a_router_given_as_an_engine_is_told_from_what_it_lists(
     said = " ".join(capsys.readouterr().out.split())
     assert "it lists workers, as a router does: give it as --router" in said
     assert f"next: pdctl triage --config '{path}'" in said  # not the file that is found by itself
+
+
+def test_what_was_found_on_hosts_and_did_not_say_who_it_is_is_unknown() -> None:
+    found = Discovered(Cluster("c", (Instance("prefill-0", Role.PREFILL, "http://127.0.0.1:1"),)))
+    assert status_of(found) == Status.OK
+    assert status_of(replace(found, untold=frozenset({"prefill-0"}))) == Status.UNKNOWN
+    assert status_of(replace(found, otherwise=frozenset({"prefill-0"}))) == Status.WARNING
+    assert status_of(replace(found, cluster=Cluster("c", ()))) == Status.WARNING
+
+
+def test_an_engine_found_on_a_host_that_does_not_answer_is_marked_so(capsys: pytest.CaptureFixture[str]) -> None:
+    found = Discovered(
+        Cluster(
+            "c", (Instance("prefill-0", Role.PREFILL, "http://h:1"), Instance("decode-0", Role.DECODE, "http://h:2"))
+        ),
+        untold=frozenset({"decode-0"}),
+    )
+    summary(found, "pdctl.toml", to_stderr=False, ascii_only=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["+ prefill-0  http://h:1", "? decode-0  http://h:2", "wrote pdctl.toml; next: pdctl triage"]
