@@ -42,6 +42,8 @@ def not_yet(engine: EngineView) -> str:
     waiting = sum(sums[-1].value for dp in engine.dps if (sums := engine.sums(dp)))
     held = sum(tokens[-1].value for dp in engine.dps if (tokens := engine.held_tokens(dp)))
     what = f"{waiting:g} request(s) wait in it" if waiting else f"{held:g} KV tokens are in use in it"
+    if len(engine.pages) > 1 and engine.pages[-1].t - engine.pages[0].t > LEAST_S:
+        return f"{what} by /get_load, and that comes and goes: a stuck one behind it can't be excluded"
     return f"{what} by /get_load; {LEAST_S:g} s of that while nothing finishes would tell"
 
 
