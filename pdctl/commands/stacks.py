@@ -96,7 +96,8 @@ def stacks(
         wanted = chosen(what.cluster, instances)
         seen = _Seen(what, wanted, plan, record)
     engines = [i for i in wanted if i.is_engine]
-    report = judged(seen.window, what.cluster, engines, only=FINDINGS, needs=(Fact.STACKS,), why=seen.why)
+    why = seen.why if engines else {i.name: ROUTER_LIMIT for i in wanted}  # routers alone: nothing was dumped
+    report = judged(seen.window, what.cluster, engines or wanted, only=FINDINGS, needs=(Fact.STACKS,), why=why)
     report = with_details(report, {view.name: stacks_value(view) for view in seen.views})
     finish(
         report,

@@ -52,3 +52,8 @@ def test_pinned_takes_a_proxy_as_triage_does(capsys: pytest.CaptureFixture[str])
     for command in ("pinned", "triage"):
         assert main([command, "--prefill", "http://127.0.0.1:9", "--proxy", "nowhere"]) == 64
         assert '--proxy: "nowhere" has no scheme' in capsys.readouterr().err
+
+
+def test_stacks_of_routers_alone_are_none_and_not_fine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stacks", "--router", "http://127.0.0.1:9", "-n", "1", "-o", "short"]) == 3
+    assert "native (Rust) threads" in capsys.readouterr().out
