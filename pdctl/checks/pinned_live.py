@@ -21,6 +21,7 @@ LEAST_S = 8.0  # a queue that stood this long with nothing finishing; far above 
 UNKNOWN_PACE_S = 20.0  # where no finished transfer says how long one takes
 BLIND_S = 30.0  # where no counter says whether anything moves
 LEAST_READINGS = 3
+RECENT_S = 15.0  # two rounds of slow asking
 SLOW_FACTOR = 20.0  # and this many times the engine's own mean transfer time
 PREFILL_QUEUES = (Gauge.INFLIGHT, Gauge.BOOTSTRAP)
 
@@ -38,12 +39,18 @@ def judge_live_prefill(view: ClusterView, engine: EngineView) -> Iterator[Verdic
             judged = True
             flat = plateau([r for r in readings if still is None or r.t >= still])
             if flat is None or draining_down(readings):
-                if readings[-1].value == 0:
+                if readings[-1].value == 0 and is_recent(engine, readings[-1]):
                     empty.append(f"{queue} {rank_text(dp)}{series_text(readings)}")
                 continue
             yield from pinned_queue(view, engine, dp, queue, flat)
     if judged and len(empty) == 2 * len(engine.dps):
         yield RuledOut("request-pinned", engine.name, f"live counts: {'; '.join(empty[:2])}")
+
+
+def is_recent(engine: EngineView, reading: Count) -> bool:
+    """Whether a reading is of the end of what was seen: a snapshot that is not renewed any more says nothing of now."""
+    end = max(at[-1].t for at in (engine.pages, engine.loads) if at)
+    return end - reading.t < RECENT_S
 
 
 def pinned_queue(

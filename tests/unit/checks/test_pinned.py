@@ -298,3 +298,16 @@ def test_a_transfer_worker_in_its_call_is_a_signal_and_one_in_a_queue_is_not(fun
     for t in (20.0, 30.0):
         scene.add(t, P, Fact.STACKS, worker(function))
     assert [f.confidence for f in pins(scene, router=True)] == ([Confidence.CERTAIN] if certain else [])
+
+
+def test_live_counts_that_were_empty_and_then_were_not_renewed_rule_nothing_out() -> None:
+    """0.5.18: the snapshot of the batch's own start says 0, and stands while its request is stuck."""
+    scene = Scene("0.5.18")
+    for t in times(60):
+        scene.page(t, P, requests=100, http=1)
+        scene.page(t, D, requests=100, generation_tokens=9000, http=1)
+        scene.loads(t, P, frozen_at=min(t, 10.0), **EMPTY_P)
+        scene.loads(t, D, frozen_at=min(t, 10.0), **EMPTY_D)
+    verdicts = judge(scene.window(), pair())
+    assert not [v for v in verdicts if isinstance(v, RuledOut)]
+    assert [v.subject for v in verdicts] == [P]
