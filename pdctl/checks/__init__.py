@@ -143,7 +143,7 @@ def _why_not_read(window: Window, cluster: Cluster, needs: tuple[Fact, ...]) -> 
     if Fact.PROBE in needs:
         return "it takes requests of pdctl's own: pdctl probe"
     if Fact.STACKS in needs:
-        return "it takes stack dumps, which triage does not ask for by itself: pdctl stacks"
+        return "it takes stack dumps: pdctl stacks"
     if not set(needs) <= ON_HOSTS:
         return f"no {needed} was asked for"
     if not cluster.hosts:

@@ -30,6 +30,8 @@ ADVICE = {
     "redirect": "give the address it redirects to",
     "tls": "give the private CA (ca_file in pdctl.toml)",
 }
+PLAIN_PORT = "does this port speak TLS?"  # as reach/faults.py words an answer without TLS to a TLS greeting
+PLAIN = "write http:// in its URL if that port speaks no TLS"
 
 
 def judge(window: Window, cluster: Cluster) -> Iterable[Verdict]:
@@ -102,12 +104,12 @@ def unreadable_finding(instance: Instance, rows: tuple[Observation[Any], ...]) -
     assert isinstance(last.got, Missed)
     reason = REASON.get(last.got.why, str(last.got.why))
     misses = sum(isinstance(o.got, Missed) for o in rows)
-    detail = f": {last.got.detail}" if last.got.detail else ""
-    advice = ADVICE.get(reason)
+    words = [*([reason] if reason != Why.OTHER or not last.got.detail else []), *filter(None, [last.got.detail])]
+    advice = PLAIN if reason == Why.TLS and PLAIN_PORT in (last.got.detail or "") else ADVICE.get(reason)
     return found(
         "endpoint-unreadable",
         instance.name,
-        f"{instance.name}'s metrics could not be read: {reason}{detail}",
+        f"{instance.name}'s metrics could not be read: {': '.join(words)}",
         confidence=Confidence.CERTAIN,
         evidence=(Evidence(f"{reason} in {misses} of {len(rows)} asks", last.at, instance.name, last.ask),),
         since=next(o.at for o in rows if isinstance(o.got, Missed)),

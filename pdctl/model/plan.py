@@ -177,8 +177,8 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What is known of one host. ``unseen`` names what could not be looked at there, with the reason. ``strangers`` hold
-    GPU memory and belong to no instance of the inventory."""
+    """What is known of one host. ``unseen`` names what could not be looked at there, with the reason. ``strangers``
+    hold GPU memory and belong to no instance of the inventory."""
 
     host: str
     reachable: bool = True

@@ -27,7 +27,9 @@ def resolve(text: str, now: datetime, zone: tzinfo) -> datetime:
     here = now.astimezone(zone)
     moment = _moment(" ".join(text.strip().split()), here, zone)
     if moment > here + timedelta(minutes=1):
-        raise ValueError(f"{text!r} is yet to come ({moment.isoformat()})")
+        last = " ".join(lowered for lowered in text.lower().split() if lowered != "today")
+        instead = f"; {last} alone is the last one" if last != text.lower() and _time(last) is not None else ""
+        raise ValueError(f"{text!r} is yet to come ({moment.isoformat()}){instead}")
     return moment
 
 

@@ -41,9 +41,9 @@ class Scene:
         ask = f"GET {URLS.get(subject, subject)}/{fact}"
         self.rows.append(Observation(subject, fact, t, START + timedelta(seconds=t), took, ask, Seen(value), 200))
 
-    def miss(self, t: float, subject: str, fact: Fact, why: Why, took: float = 5.0) -> None:
+    def miss(self, t: float, subject: str, fact: Fact, why: Why, detail: str = "", took: float = 5.0) -> None:
         ask = f"GET {URLS.get(subject, subject)}/{fact}"
-        self.rows.append(Observation(subject, fact, t, START + timedelta(seconds=t), took, ask, Missed(why)))
+        self.rows.append(Observation(subject, fact, t, START + timedelta(seconds=t), took, ask, Missed(why, detail)))
 
     def page(
         self,

@@ -270,6 +270,22 @@ def test_an_answer_that_did_not_come_makes_the_report_unknown_and_names_the_reas
     assert word in found.summary
 
 
+@pytest.mark.parametrize(
+    ("why", "detail", "said", "advice"),
+    [
+        (Why.TLS, "wrong version number (does this port speak TLS?)", "tls: wrong version", "Write http:// in its URL"),
+        (Why.TLS, "self-signed certificate", "tls: self-signed", "Give the private CA"),
+        (Why.OTHER, "name not resolved: no such host", "could not be read: name not resolved", "pdctl explain"),
+        (Why.OTHER, "", "could not be read: other", "pdctl explain"),
+    ],
+)
+def test_what_to_do_is_what_the_answer_calls_for(why: Why, detail: str, said: str, advice: str) -> None:
+    scene = Scene(None)
+    scene.miss(0.0, P, Fact.METRICS, why, detail)
+    (found,) = only(judge_seeing(scene.window(), Cluster("c", pair().prefills)))
+    assert said in found.summary and found.next[0].startswith(advice)
+
+
 def test_one_missed_answer_among_many_is_no_blindness() -> None:
     scene = Scene()
     for t in times(20, 5.0):

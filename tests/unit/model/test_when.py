@@ -56,3 +56,10 @@ def test_a_day_on_which_clocks_were_turned() -> None:
     now = datetime(2026, 10, 25, 12, 0, tzinfo=UTC)  # summer time ended at 01:00 UTC
     assert resolve("00:30", now, berlin).astimezone(UTC).isoformat() == "2026-10-24T22:30:00+00:00"
     assert resolve("12:00", now, berlin).astimezone(UTC).isoformat() == "2026-10-25T11:00:00+00:00"
+
+
+def test_a_time_of_today_that_is_yet_to_come_is_told_how_it_is_meant() -> None:
+    with pytest.raises(ValueError, match=r"yet to come .*; 12:00 alone is the last one$"):
+        resolve("today 12:00", NOW, CET)
+    with pytest.raises(ValueError, match=r"yet to come \([^;]*\)$"):
+        resolve("2026-11-13", NOW, CET)
