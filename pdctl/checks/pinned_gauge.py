@@ -120,9 +120,12 @@ def by_overdue_report(view: ClusterView, engine: EngineView) -> Iterator[Verdict
     routed = tuple(router_signal(view, engine, still))
     stacks = tuple(stack_signal(engine))
     reports = [idle_report(decode) for decode in view.decodes]
-    if routed_none(view, engine):
+    if not engine.traits.stages:
+        reports = []  # before 0.5.3 what a client gave up stays in a queue of prefill, and neither would know of it
+    elif routed_none(view, engine):
         yield RuledOut("request-pinned", engine.name, "the router has no request under way on it")
-    elif reports and all(reports) and not entered_since(view, engine):
+        return
+    if reports and all(reports) and not entered_since(view, engine):
         yield RuledOut("request-pinned", engine.name, "; ".join(r for r in reports if r))
     elif why := unproven(view, engine, bool(stacks)):
         yield Unchecked("request-pinned", engine.name, why)

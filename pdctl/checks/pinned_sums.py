@@ -10,10 +10,10 @@ from its arrival until its KV is there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, takewhile
+from itertools import chain
 
 from pdctl.checks.base import Verdict, found, saw
-from pdctl.checks.memory import token_signs
+from pdctl.checks.memory import PROBE_TOKENS, token_signs
 from pdctl.checks.pinned_evidence import router_signal, stack_signal
 from pdctl.checks.plateau import Plateau, floor_of, plateau, series_text
 from pdctl.checks.view import ClusterView, Count, EngineView
@@ -83,7 +83,7 @@ def judge_in_flight(view: ClusterView, engine: EngineView, dp: int | None) -> It
         return
     second = (*peers(view, held[0].t), *router_signal(view, engine, held[0].t), *stack_signal(engine))
     text = (
-        f"{held[-1].value:g} KV tokens stay in use on {engine.name} for {held[-1].t - held[0].t:.0f} s with no request"
+        f"{floor_of(held):g} KV tokens stay in use on {engine.name} for {held[-1].t - held[0].t:.0f} s with no request"
     )
     if not second:
         yield Unchecked(
@@ -97,8 +97,14 @@ def judge_in_flight(view: ClusterView, engine: EngineView, dp: int | None) -> It
 
 
 def steady(readings: Readings) -> Readings:
-    """The readings at the end that are all the same, and not 0: tokens that move are of a request that is computed."""
-    kept = tuple(takewhile(lambda count: count.value == readings[-1].value > 0, reversed(readings)))
+    """The readings at the end that are all the same, and not 0, but for a health check's few tokens in some: tokens
+    that move are of a request that is computed."""
+    kept: list[Count] = []
+    for reading in reversed(readings):
+        values = [reading.value, *(count.value for count in kept)]
+        if min(values) <= 0 or max(values) - min(values) > PROBE_TOKENS:
+            break
+        kept.append(reading)
     return tuple(reversed(kept))
 
 

@@ -73,6 +73,17 @@ def test_tokens_that_move_are_of_a_request_that_is_computed() -> None:
     assert verdicts(scene) == [(Unchecked, P)]
 
 
+def test_a_health_check_s_token_among_them_changes_nothing() -> None:
+    scene = Scene("0.5.1.post3")
+    for i, t in enumerate(times(60.0)):
+        scene.page(t, P, requests=100)
+        sums(scene, t, P, 0, tokens=392 + (i % 9 == 4))
+        scene.page(t, D, requests=100, generation_tokens=9000)
+        sums(scene, t, D, 1)
+    (found,) = (v for v in judge(scene.window(), pair()) if isinstance(v, Finding))
+    assert "392 KV tokens stay in use on prefill-0 for 60 s" in found.summary
+
+
 def test_requests_that_wait_on_decode_alone_are_pinned_there() -> None:
     assert verdicts(looked(decode=3)) == [(Finding, D), (RuledOut, P)]
 
@@ -102,3 +113,16 @@ def test_sums_are_never_taken_for_one_queue() -> None:
     assert not prefill.fresh_rows(None) and not prefill.live(Gauge.QUEUE, None)
     assert [count.value for count in prefill.sums(None)][:2] == [2.0, 2.0]
     assert prefill.alive() == "/get_load answered, which asks the scheduler"
+
+
+@pytest.mark.parametrize(("version", "kind"), [("0.4.6.post5", Unchecked), ("0.5.6", RuledOut)])
+def test_a_router_with_nothing_under_way_excludes_what_engines_let_go_with_their_clients(
+    version: str, kind: type
+) -> None:
+    """Before 0.5.3 an abort reaches no queue between prefill and decode: what the router let go may still be there."""
+    scene = Scene(version)
+    for t in times(60.0):
+        scene.page(t, P, requests=100)
+        scene.page(t, D, requests=100, generation_tokens=9000)
+        scene.router(t, active=0.0)
+    assert [type(v) for v in judge(scene.window(), pair(router=True))] == [kind]
