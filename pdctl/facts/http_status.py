@@ -40,6 +40,9 @@ def _redirect(answer: Answer, status: int) -> str:
 
 def _not_found(answer: Answer, instance: Instance | None) -> Unreadable:
     engine = instance is None or instance.is_engine
+    if answer.fact is Fact.METRICS and instance is not None and instance.engine == "vllm":
+        # mounted on the API server whatever its flags are (vllm/entrypoints/openai/api_server.py)
+        return Unreadable(Why.NOT_FOUND, "HTTP 404: every vLLM API server has this page, so the URL is not one's")
     if answer.fact is Fact.METRICS and engine:
         return Unreadable(Why.METRICS_DISABLED, "HTTP 404: the engine was started without --enable-metrics")
     if answer.fact is Fact.METRICS:

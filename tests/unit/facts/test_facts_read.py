@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from http_answers import DECODE, PREFILL, PROXY, ROUTER, answer, recorded
 from hypothesis import example, given, settings
@@ -64,6 +66,12 @@ def test_an_engine_without_metrics_says_how_to_get_them() -> None:
     assert got.why is Why.METRICS_DISABLED
     assert "--enable-metrics" in got.detail
     assert missed(Fact.METRICS, None, status=404, error=Why.NOT_FOUND).why is Why.METRICS_DISABLED
+
+
+def test_no_vllm_is_told_of_an_option_it_does_not_have() -> None:
+    got = missed(Fact.METRICS, b"", status=404, instance=replace(PREFILL, engine="vllm"))
+    assert got.why is Why.NOT_FOUND
+    assert "--enable-metrics" not in got.detail
 
 
 def test_a_router_without_metrics_on_this_port() -> None:
