@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pdctl.errors import PdctlError
+from pdctl.errors import USAGE, PdctlError
 from pdctl.model.secrets import mask_value
+from pdctl.reach.state import state_folder
 
 VERSION = 1
 OWN_KEYS = ("v", "at", "who", "kind")  # what each entry has: no field may be called so
@@ -30,6 +31,12 @@ class JournalError(PdctlError):
     """The journal cannot be written or read. An act that cannot be written down is not done."""
 
     kind = "journal"
+
+
+class NoPlace(JournalError):
+    """There is no folder for the journal: where it is to be is the user's to say, and no fault of pdctl's."""
+
+    exit_status = USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +63,13 @@ class Journal:
 
 
 def default_path() -> Path:
-    """``$XDG_STATE_HOME/pdctl/journal.jsonl``, else below ``~/.local/state``. Raises JournalError without a home."""
-    state = os.environ.get("XDG_STATE_HOME")
-    if state:
-        return Path(state) / "pdctl" / "journal.jsonl"
-    home = os.environ.get("HOME")
-    if not home:
-        raise JournalError("there is no place for the journal", "Set XDG_STATE_HOME or HOME.")
-    return Path(home) / ".local" / "state" / "pdctl" / "journal.jsonl"
+    """``journal.jsonl`` in the user's state folder (``reach.state.state_folder``). Raises NoPlace where there is
+    none: a home that is not there is not for us to make."""
+    try:
+        return state_folder("journal.jsonl")
+    except OSError as error:
+        said = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        raise NoPlace(f"there is no place for the journal: {said}", "Set XDG_STATE_HOME to one.") from None
 
 
 def append(kind: str, /, *, journal_file: Path | None = None, **fields: object) -> Entry:

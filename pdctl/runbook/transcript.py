@@ -19,6 +19,7 @@ from pdctl.errors import PdctlError, UsageError
 from pdctl.model.finding import Status
 from pdctl.model.playbook import Found, Playbook, Result
 from pdctl.plans.playbook_course import Course, Way, begun
+from pdctl.reach.state import state_folder
 from pdctl.render.wire import dumps, plain, text
 from pdctl.runbook.did import CutOff
 
@@ -27,12 +28,12 @@ Event = dict[str, Any]
 
 
 def default_folder() -> Path:
-    """The folder for transcripts below the user's state folder, or the working directory where there is no home. One
-    that is not there (/nonexistent, say) is none: it is not for us to make."""
-    state, home = os.environ.get("XDG_STATE_HOME"), os.environ.get("HOME")
-    if not state and home and Path(home).is_dir():
-        state = f"{home}/.local/state"
-    return Path(state) / "pdctl" / "playbooks" if state else Path()
+    """The folder for transcripts in the user's state folder (``reach.state.state_folder``), or the working directory
+    where there is none: a home that is not there is not for us to make."""
+    try:
+        return state_folder("playbooks")
+    except OSError:
+        return Path()
 
 
 def text_path(path: Path) -> Path:

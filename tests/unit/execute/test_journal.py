@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -41,12 +42,31 @@ def test_an_entry_is_on_the_disk_when_it_is_said_to_be(tmp_path: Path, monkeypat
 
 
 def test_the_place_is_the_users_state_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", "/home/someone")
-    assert journal.default_path() == Path("/home/someone/.local/state/pdctl/journal.jsonl")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert journal.default_path() == tmp_path / "pdctl" / "journal.jsonl"
-    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert journal.default_path() == tmp_path / ".local/state/pdctl/journal.jsonl"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert journal.default_path() == tmp_path / "state" / "pdctl" / "journal.jsonl"
+
+
+def test_a_home_that_is_not_there_is_not_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    home = tmp_path / "nobody"
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    for use in (lambda: journal.append("x"), journal.read):
+        with pytest.raises(JournalError, match=f"no place for the journal.*not there: {home}") as told:
+            use()
+        assert (told.value.exit_status, "XDG_STATE_HOME" in told.value.hint) == (64, True)
+    assert not home.exists()
+
+
+def test_a_user_without_a_home_has_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
     with pytest.raises(JournalError, match="no place"):
         journal.default_path()
 
