@@ -16,6 +16,7 @@ from pdctl import __version__
 from pdctl.model.answer import Answer, Why
 from pdctl.model.ask import HttpAsk
 from pdctl.reach.clock import Clock, SystemClock
+from pdctl.reach.echo import Veil, veil_of
 from pdctl.reach.inflate import ENCODINGS, decoded
 from pdctl.reach.keys import KeyUnreadable, read_key
 from pdctl.reach.url import Target, joined, shown, target_of
@@ -94,7 +95,8 @@ class HttpReach:
             return Reply(error=Why.OTHER, detail=str(error))
         except KeyUnreadable as error:
             return Reply(error=Why.AUTH, detail=error.message)
-        return self._redirected(ask, target, headers, until)
+        veil = veil_of(ask.url, headers.get("Authorization", target.basic))
+        return _veiled(self._redirected(ask, target, headers, until), veil)
 
     def _redirected(self, ask: HttpAsk, target: Target, headers: Mapping[str, str], until: float) -> Reply:
         """The reply to the ask, redirects looked into. Only the same path with or without its last slash counts as the
@@ -202,6 +204,19 @@ def _headers(ask: HttpAsk) -> dict[str, str]:
     if ask.api_key is not None:
         headers["Authorization"] = f"Bearer {read_key(ask.api_key).value}"
     return headers
+
+
+def _veiled(reply: Reply, veil: Veil) -> Reply:
+    """The reply without the secrets that were sent to get it, should it repeat them."""
+    if not veil.forms:
+        return reply
+    return replace(
+        reply,
+        body=None if reply.body is None else veil.body(reply.body, broken_off=reply.error is not None),
+        detail=reply.detail and veil.text(reply.detail),
+        content_type=reply.content_type and veil.text(reply.content_type),
+        location=reply.location and veil.text(reply.location),
+    )
 
 
 def _not_opened(ask: HttpAsk, error: Exception) -> Reply:

@@ -88,7 +88,13 @@ def judged(
 
 
 def _said(heard: Heard) -> Said:
-    """What an answer says, streamed or not; some endpoints do not stream although they were asked to."""
+    """What an answer says, with no secret in it that was sent for it."""
+    said = _read(heard)
+    return replace(said, text=heard.veil.text(said.text), error=said.error and heard.veil.text(said.error))
+
+
+def _read(heard: Heard) -> Said:
+    """An answer streamed or not; some endpoints do not stream although they were asked to."""
     if heard.events is None:
         return read_whole(bytes(heard.body))
     said = heard.events.end()

@@ -11,6 +11,7 @@ import httpcore
 
 from pdctl.model.answer import Why
 from pdctl.reach.clock import Clock
+from pdctl.reach.echo import NONE, Veil
 from pdctl.reach.faults import fault_of
 from pdctl.reach.generation import Stream
 from pdctl.reach.probe_wire import CalledOff, Wire
@@ -31,11 +32,13 @@ class Sent:
     content: bytes | None = None
     stream: bool = False
     leave_after: float | None = None
+    veil: Veil = NONE
 
 
 @dataclass(slots=True)
 class Heard:
-    """What came back. Moments by the clock; ``left``: the client went away on purpose."""
+    """What came back. Moments by the clock; ``left``: the client went away on purpose; ``veil``: over the secrets that
+    were sent, for text yet to be made of ``events`` (all else has them masked)."""
 
     begun: float
     status: int | None = None
@@ -47,6 +50,7 @@ class Heard:
     detail: str | None = None
     left: bool = False
     location: str | None = None
+    veil: Veil = NONE
 
     @property
     def first_byte_s(self) -> float | None:
@@ -73,7 +77,7 @@ class Heard:
 def exchange(wire: Wire, sent: Sent, clock: Clock, hang_after: float) -> Heard:
     """Sends the request and receives its answer. ``hang_after``: seconds of silence after which it counts as hung.
     Never raises for what the other end does; raises CalledOff."""
-    heard = Heard(clock.now(), events=Stream() if sent.stream else None)
+    heard = Heard(clock.now(), events=Stream() if sent.stream else None, veil=sent.veil)
     leaves = None if sent.leave_after is None else heard.begun + sent.leave_after
     gone = wire.was_closed
     try:
@@ -91,7 +95,7 @@ def exchange(wire: Wire, sent: Sent, clock: Clock, hang_after: float) -> Heard:
         heard.left = leaves is not None and heard.why in LOST
         wire.close()
     heard.ended = clock.now()
-    return _put_right(heard, gone, hang_after)
+    return _veiled(_put_right(heard, gone, hang_after))
 
 
 def _receive(
@@ -103,6 +107,7 @@ def _receive(
     for chunk in response.iter_stream():
         now = clock.now()
         size += len(chunk)
+        chunk = heard.veil.body(chunk)
         if heard.events is None or size <= KEPT:
             heard.body += chunk
         if heard.events is not None:
@@ -126,6 +131,14 @@ def _put_right(heard: Heard, gone: bool, hang_after: float) -> Heard:
         heard.why, heard.detail = Why.RESET, "closed with 408 Request Timeout"
     elif heard.why is Why.READ_TIMEOUT:
         heard.detail = _silence(heard, hang_after)
+    return heard
+
+
+def _veiled(heard: Heard) -> Heard:
+    if heard.veil.forms:
+        heard.body = bytearray(heard.veil.body(bytes(heard.body), broken_off=heard.why is not None))
+        heard.detail = heard.detail and heard.veil.text(heard.detail)
+        heard.location = heard.location and heard.veil.text(heard.location)
     return heard
 
 

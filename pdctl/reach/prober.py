@@ -16,6 +16,7 @@ from pdctl.model.cluster import Instance, Role
 from pdctl.model.probe import Attempt
 from pdctl.model.probe_plan import Way
 from pdctl.reach.clock import Clock, SystemClock
+from pdctl.reach.echo import veil_of
 from pdctl.reach.generation import Dialect, Wanted, body_of, model_of, question_of
 from pdctl.reach.http import AGENT
 from pdctl.reach.keys import KeyUnreadable, read_key
@@ -178,7 +179,8 @@ class Prober:
         try:
             target = self._wires.target(way, path)
             headers = (("Host", target.host_header), *_headers(way, target.basic, content))
-            sent = Sent(method, target.path, headers, content, bool(label.stream), leave_after)
+            veil = veil_of(way.instance.url or "", dict(headers).get("Authorization"))
+            sent = Sent(method, target.path, headers, content, bool(label.stream), leave_after, veil)
             heard = exchange(wire, sent, self._clock, patience or self.hang_after)
         except KeyUnreadable as error:
             now = self._clock.now()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import html
+import json
 import random
 import socket
 import threading
 import time
 import zlib
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import httpcore
 import pytest
@@ -20,6 +24,7 @@ from nasty import OK, Nasty, Peer, Script, free_port
 from pdctl.model.answer import Answer, Fact, Why
 from pdctl.model.ask import HttpAsk
 from pdctl.model.cluster import KeySource
+from pdctl.model.secrets import digest
 from pdctl.reach.http import HttpReach
 
 PAGE = b"".join(b'sglang:num_queue_reqs{tp_rank="%d"} %d.0\n' % (n, n) for n in range(500))
@@ -632,6 +637,72 @@ def test_a_password_in_the_url_is_used_and_masked(reach: HttpReach) -> None:
         answer = answered(reach, ask_of(f"http://ops:p%40ss@127.0.0.1:{server.port}/metrics"))
         assert answer.ask == f"GET http://ops:***@127.0.0.1:{server.port}/metrics"
     assert heard == ["Basic b3BzOnBAc3M="]
+
+
+ODD = 'q7/Zk"x&9 p'
+
+
+def echoed(peer: Peer) -> bytes:
+    """What the peer was sent, as a page, JSON, a URL and HTML would repeat it."""
+    sent = (peer.header("Authorization") or "").partition(" ")[2]
+    said = [sent, json.dumps({"k": sent}), quote(sent), quote(sent, safe=""), html.escape(sent)]
+    return "\n".join(["a_metric 1.0", *said, "another 2.0"]).encode()
+
+
+@pytest.mark.parametrize("status", ["200 OK", "401 Unauthorized", "500 Oops"])
+@pytest.mark.parametrize("key", ["plum-tree-11", ODD])
+def test_a_key_that_comes_back_is_masked_in_every_form(reach: HttpReach, tmp_path: Path, status: str, key: str) -> None:
+    """A key of no known shape: nothing but having sent it tells that it is one."""
+    (tmp_path / "key").write_text(key)
+    where = KeySource(file=str(tmp_path / "key"))
+    answer = served(reach, lambda peer: peer.reply(echoed(peer), status=status), api_key=where)
+    mask = digest(key)
+    assert (answer.body or b"").decode().split("\n") == [
+        "a_metric 1.0", mask, json.dumps({"k": mask}), mask, mask, mask, "another 2.0"
+    ]  # fmt: skip
+
+
+def test_a_key_that_comes_back_compressed_or_in_a_header_is_masked(reach: HttpReach, tmp_path: Path) -> None:
+    def script(peer: Peer) -> None:
+        headers = ("Content-Encoding: gzip", "Content-Type: text/x-plum-tree-11", "Location: /to?u=plum-tree-11")
+        peer.reply(gzip.compress(echoed(peer)), *headers, status="307 Away")
+
+    (tmp_path / "key").write_text("plum-tree-11")
+    answer = served(reach, script, api_key=KeySource(file=str(tmp_path / "key")), method="POST")
+    assert b"a_metric 1.0" in (answer.body or b"")
+    assert "redirects to /to?u=***" in (answer.detail or "")
+    assert "plum" not in repr(answer)
+
+
+@pytest.mark.parametrize("length", [6, 11])
+def test_a_key_that_the_answer_breaks_off_in_is_masked(reach: HttpReach, tmp_path: Path, length: int) -> None:
+    (tmp_path / "key").write_text("plum-tree-11")
+
+    def script(peer: Peer) -> None:
+        peer.say(OK + b"Content-Length: 999\r\n\r\na 1\n" + b"plum-tree-11"[:length])
+
+    answer = served(reach, script, api_key=KeySource(file=str(tmp_path / "key")))
+    assert answer.error is not None
+    assert answer.body == b"a 1\n" + digest("plum-tree-11").encode()
+
+
+@pytest.mark.parametrize("key", ["1 2", "prefill", "sglang", "700000", "abcde"])
+def test_a_word_that_pages_are_made_of_is_left_in_them(reach: HttpReach, tmp_path: Path, key: str) -> None:
+    """Else nothing could be read of such a page any more."""
+    (tmp_path / "key").write_text(key)
+    answer = served(reach, lambda peer: peer.reply(echoed(peer)), api_key=KeySource(file=str(tmp_path / "key")))
+    assert (answer.body or b"").count(key.encode()) >= 2
+
+
+def test_a_password_that_comes_back_is_masked(reach: HttpReach) -> None:
+    def script(peer: Peer) -> None:
+        sent = peer.header("Authorization") or ""
+        peer.reply(f"{sent} {b64decode(sent[6:]).decode()} http://h/?p=plum%40tree1".encode())
+
+    with Nasty(script) as server:
+        answer = answered(reach, ask_of(f"http://ops:plum%40tree1@127.0.0.1:{server.port}/metrics"))
+    mask = digest("plum@tree1")
+    assert answer.body == f"Basic {digest('b3BzOnBsdW1AdHJlZTE=')} ops:{mask} http://h/?p={mask}".encode()
 
 
 # --- TLS --------------------------------------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ import pytest
 from certificates import made_tls
 from faulty import CHAT, NATIVE, TEXT, Faulty, Manners
 from loopback_sshd import Sshd
-from nasty import free_port
+from nasty import Nasty, Peer, free_port
 
 from pdctl.model.cluster import Cluster, Host, Instance, KeySource, Role
 from pdctl.model.probe import Attempt
 from pdctl.model.probe_plan import Way
+from pdctl.model.secrets import digest
 from pdctl.reach.hosts import Hosts
 from pdctl.reach.probe_wire import CalledOff
 from pdctl.reach.prober import Got, Prober, generate_pair
@@ -197,6 +198,38 @@ def test_the_key_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> N
     assert one(manners).status == 401
     missing = one(manners, api_key=KeySource(env="NO_SUCH"))
     assert missing.error == "auth" and "NO_SUCH" in (missing.detail or "")
+
+
+ECHOES = (
+    ("500 Oops", b'{"error":{"message":"no such key: plum-tree-11"}}'),
+    ("500 Oops", b"denied to plum-tree-11"),
+    ("307 Away", b""),
+    ("200 OK", b'{"choices":[{"text":"it is plum-tree-11"}]}\n\ndata: [DONE]\n\n'),
+    ("200 OK", b'{"choices":[{"text":"plum-"}]}\n\ndata: {"choices":[{"text":"tree-11"}]}\n\ndata: [DONE]\n\n'),
+    ("200 OK", b'{"error":"who is plum-tree-11"}\n\n'),
+    ("200 OK", b"this event is none of JSON's: plum-tree-11\n\n"),
+)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("status", "body"), ECHOES)
+def test_a_key_that_comes_back_is_masked(
+    monkeypatch: pytest.MonkeyPatch, status: str, body: bytes, stream: bool
+) -> None:
+    def script(peer: Peer) -> None:
+        said = b"data: " + body if stream and status == "200 OK" else body.partition(b"\n")[0]
+        peer.reply(said, "Location: /x?k=plum-tree-11", status=status)
+
+    monkeypatch.setenv("THE_KEY", "plum-tree-11")
+    prober = Prober(hang_after=HANG, expect=re.compile("nothing like it"), model="m")
+    with Nasty(script) as server:
+        got = asked(prober, way_to(server.url(), api_key=KeySource(env="THE_KEY")), stream=stream)
+        if got.wire is not None:
+            got.wire.close()
+    assert server.asked > 0
+    assert "tree" not in repr(got)
+    if b"plum-tree-11" in body:
+        assert digest("plum-tree-11") in (got.attempt.detail or ""), "it is said, but for the key"
 
 
 def test_tls_with_a_private_ca(tmp_path: Path, prober: Prober) -> None:
