@@ -13,13 +13,14 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
 from pdctl.errors import CaptureError
+from pdctl.reach.capture_index import LARGEST_INDEX
 
 if TYPE_CHECKING:
     import tarfile
 
 MEGABYTE = 1024 * 1024
-MOST_MEMBERS = 2_000_000
-LARGEST_MEMBER = 1024 * MEGABYTE
+MOST_MEMBERS = 10_000_000  # a day at 1 Hz of 115 pages
+LARGEST_MEMBER = 1024 * MEGABYTE  # of the index: LARGEST_INDEX
 MOST_BYTES = 64 * 1024 * MEGABYTE
 LARGEST_HEADER = MEGABYTE
 LONGEST_NAME = 1024  # bytes
@@ -119,6 +120,7 @@ class _Taking:
     odd: int = 0
     large: int = 0
     broken: str | None = None
+    made: PurePosixPath | None = None  # the folder of the last member: mostly that of the next as well
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -136,7 +138,8 @@ def _read(bundle: Path, taken: _Taking) -> None:
         with ExitStack() as stack:
             source = _decompressed(stack.enter_context(bundle.open("rb")), stack)
             tar = stack.enter_context(tarfile.open(fileobj=source, mode="r|", tarinfo=_careful()))
-            for member in tar:
+            while (member := tar.next()) is not None:
+                tar.members.clear()  # type: ignore[attr-defined]  # it would keep each, a kilobyte a member
                 _take(tar, member, taken)
     except CaptureError as error:
         raise CaptureError(f"{bundle}: {error.message}", error.hint) from None
@@ -198,13 +201,13 @@ def _take(tar: tarfile.TarFile, member: tarfile.TarInfo, taken: _Taking) -> None
         taken.outside += 1
     elif not member.isfile() or len(member.name.encode("utf-8", "replace")) > LONGEST_NAME:
         taken.odd += 1
-    elif member.size > LARGEST_MEMBER:
+    elif member.size > (LARGEST_INDEX if path.name == "index.jsonl" else LARGEST_MEMBER):
         taken.large += 1
     else:
         taken.bytes += member.size
         if taken.bytes > MOST_BYTES:
             raise CaptureError(f"unpacks to more than {MOST_BYTES // MEGABYTE} MB")
-        _copy(tar, member, taken, taken.folder / path)
+        _copy(tar, member, taken, path)
 
 
 def _place(name: str) -> PurePosixPath | None:
@@ -215,14 +218,16 @@ def _place(name: str) -> PurePosixPath | None:
     return path
 
 
-def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, taken: _Taking, to: Path) -> None:
+def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, taken: _Taking, path: PurePosixPath) -> None:
     source = tar.extractfile(member)
     if source is None:
         taken.odd += 1
         return
     try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        target = to.open("wb")
+        if path.parent != taken.made:
+            (taken.folder / path.parent).mkdir(parents=True, exist_ok=True)
+            taken.made = path.parent
+        target = (taken.folder / path).open("wb", buffering=0)
     except OSError:  # a folder where a file was, a name no file system takes
         taken.odd += 1
         return
@@ -233,7 +238,9 @@ def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, taken: _Taking, to: Pat
 
 def _put(target: IO[bytes], data: bytes) -> None:
     try:
-        target.write(data)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[target.write(rest) :]
     except OSError as error:
         hint = "TMPDIR names the folder it is unpacked in."
         raise CaptureError(f"cannot be unpacked: {error.strerror or error}", hint) from None

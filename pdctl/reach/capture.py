@@ -43,7 +43,7 @@ class Capture:
         self._real_root = root.resolve()
         self.cut_short = _is_cut_short(root, source)
         self.cluster = _read_cluster(root, source)
-        self._index = Index(root / "index.jsonl")
+        self._index = Index(root / "index.jsonl", f"{source}/index.jsonl")
         self.started = self._index.started
         self.notes = (*(bundle.notes if bundle else ()), *self._index.notes)
 

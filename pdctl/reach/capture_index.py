@@ -16,6 +16,11 @@ from pdctl.reach.capture_line import BadLine, Row, UnknownFact, moment, row_of
 
 LONGEST_LINE = 1024 * 1024  # bytes
 MOST_NAMED = 5  # unknown facts
+# Far above a day at 1 Hz of a hundred pages (8.6 million lines of some 300 bytes); what is beyond would take minutes,
+# and may be a few bytes that unpack to it.
+LARGEST_INDEX = 8 * 1024 * 1024 * 1024  # bytes
+MOST_LINES = 10_000_000
+MOST_EMPTY = 1_000_000  # lines that stand for no answer, beyond one for each that does
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,14 @@ class Index:
     """The lines of index.jsonl in order of ``t``. ``started`` is the moment of ``t`` 0; ``notes`` say what was not
     read, one line each."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, named: str = "") -> None:
+        """Reads the lines at ``path``, which errors call ``named``. Raises CaptureError."""
         self._path = path
+        self._named = named or str(path)
         self._times = array("d")
         self._offsets = array("Q")
         self._bad = 0
+        self._blank = 0
         self._half = False
         self._unknown: dict[str, int] = {}
         self._started: datetime | None = None
@@ -98,11 +106,23 @@ class Index:
                 while line := file.readline(LONGEST_LINE):
                     self._note(line, offset)
                     offset += len(line)
+                    self._refuse_beyond(offset)
         except OSError as error:
-            raise CaptureError(f"{self._path} cannot be read: {error.strerror or error}") from None
+            raise CaptureError(f"{self._named} cannot be read: {error.strerror or error}") from None
+
+    def _refuse_beyond(self, offset: int) -> None:
+        """Raises CaptureError that says which limit the index is beyond."""
+        answers, empty = len(self._times), self._bad + self._blank
+        if offset > LARGEST_INDEX:
+            raise CaptureError(f"{self._named} is over {LARGEST_INDEX} bytes long")
+        if answers + sum(self._unknown.values()) > MOST_LINES:
+            raise CaptureError(f"{self._named} has more than {MOST_LINES} lines")
+        if empty > MOST_EMPTY + answers:
+            raise CaptureError(f"{self._named} has more than {MOST_EMPTY} lines that are blank or stand for no answer")
 
     def _note(self, line: bytes, offset: int) -> None:
         if not line.strip():
+            self._blank += 1
             return
         try:
             row = row_of(line)

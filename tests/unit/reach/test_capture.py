@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pdctl.errors import CaptureError
 from pdctl.model.answer import Answer, Fact, Why
-from pdctl.reach import bundle
+from pdctl.reach import bundle, capture_index
 from pdctl.reach.bundle import pack
 from pdctl.reach.capture import open_capture
 from pdctl.reach.capture_line import BadLine, read_time, row_of
@@ -383,6 +383,61 @@ def test_absurd_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     path.write_bytes(tar_of([*GOOD, *((f"c/{n}", bytes(9_000)) for n in range(90))]))
     with pytest.raises(CaptureError, match="unpacks to more than"):
         open_capture(path)
+
+
+def test_no_member_is_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day has millions, and tarfile keeps a kilobyte of each."""
+    kept: list[int] = []
+    take = bundle._take
+
+    def watched(tar: tarfile.TarFile, member: tarfile.TarInfo, taken: bundle._Taking) -> None:
+        kept.append(len(tar.members))  # type: ignore[attr-defined]
+        take(tar, member, taken)
+
+    monkeypatch.setattr(bundle, "_take", watched)
+    (tmp_path / "c.tar").write_bytes(tar_of([*GOOD, *((f"c/{n}", b"") for n in range(20))]))
+    with open_capture(tmp_path / "c.tar"):
+        assert len(kept) > 20 and max(kept) <= 1
+
+
+def test_an_index_may_be_larger_than_other_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "LARGEST_MEMBER", 10)
+    (tmp_path / "c.tar").write_bytes(tar_of([("c/index.jsonl", line().encode()), ("c/m", b"x" * 11)]))
+    with pytest.raises(CaptureError, match=r"no cluster\.toml"):
+        open_capture(tmp_path / "c.tar")
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ([line(), *[""] * 9], "more than 5 lines that are blank or stand for no answer"),
+        ([line(), *["x"] * 9], "more than 5 lines that are blank or stand for no answer"),
+        ([line(), *["", "x"] * 4], "more than 5 lines that are blank or stand for no answer"),
+        ([line()] * 21, "more than 20 lines"),
+        ([line(fact="unheard-of")] * 21, "more than 20 lines"),
+        ([line(note="x" * 10_000)], "over 9000 bytes long"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_absurd_indexes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], says: str, packed: bool
+) -> None:
+    monkeypatch.setattr(capture_index, "MOST_EMPTY", 5)
+    monkeypatch.setattr(capture_index, "MOST_LINES", 20)
+    monkeypatch.setattr(capture_index, "LARGEST_INDEX", 9_000)
+    path = capture_of(tmp_path / "c", *lines)
+    if packed:
+        pack(path, tmp_path / "c.tar.zst")
+        path = tmp_path / "c.tar.zst"
+    with pytest.raises(CaptureError, match=says) as told:
+        open_capture(path)
+    assert told.value.message.startswith(f"{path}/index.jsonl ")
+    assert told.value.exit_status == 64
+
+
+def test_a_blank_line_after_each_is_no_absurd_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture_index, "MOST_EMPTY", 5)
+    assert len(read(capture_of(tmp_path / "c", *[line(), ""] * 50))) == 50
 
 
 def test_a_header_that_would_fill_the_memory(tmp_path: Path) -> None:
