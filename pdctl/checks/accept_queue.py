@@ -6,7 +6,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pdctl.checks.base import Check, Verdict, found, saw
-from pdctl.checks.listings import SERVERS, WILDCARDS, Listing, by_subject, held_by, owners_of, place, ports_of
+from pdctl.checks.listings import (
+    SERVERS,
+    WILDCARDS,
+    Listing,
+    by_subject,
+    held_by,
+    owners_of,
+    place,
+    ports_of,
+    rows_by_port,
+)
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster
 from pdctl.model.finding import Confidence, Evidence, RuledOut
@@ -54,7 +64,7 @@ def listeners(window: Window, cluster: Cluster) -> Iterator[Looks]:
         for listing in listings:
             for row in listing.rows:
                 owner = owners.of(row, listing) if row.state == "LISTEN" else None
-                instance = cluster.instance(owner) if owner else None
+                instance = owners.instance(owner)
                 if owner is None or not (row.local_port in (ports_of(instance) if instance else ()) or is_server(row)):
                     continue
                 found_.setdefault((owner, subject, row.local_port), []).append((listing, row))
@@ -101,7 +111,7 @@ def finding(window: Window, looks: Looks, full: list[tuple[Listing, SocketRow]])
 def waiting(window: Window, subject: str, listener: SocketRow) -> Iterator[Evidence]:
     """Connections on the listener's port whose bytes nobody reads, and handshakes that get no further."""
     for listing in reversed(by_subject(window)[subject]):
-        mine = [r for r in listing.rows if is_on(r, listener)]
+        mine = [r for r in rows_by_port(listing).get(listener.local_port, ()) if is_on(r, listener)]
         unread = [r for r in mine if r.state == "ESTAB" and r.recv_q > 0]
         if unread:
             size = sum(r.recv_q for r in unread)

@@ -188,10 +188,11 @@ def unread_for_long(window: Window, cluster: Cluster) -> Iterator[Evidence]:
         if any(r.state == "LISTEN" and 0 < r.send_q <= r.recv_q for li in listings for r in li.rows):
             continue
         waiting: dict[str, list[SocketRow]] = {}
+        before = unread_before(listings)
         for row in listings[-1].rows:
             owner = owners.of(row, listings[-1])
-            instance = cluster.instance(owner) if owner else None
-            if instance is not None and row.local_port in ports_of(instance) and is_stuck(row, listings):
+            instance = owners.instance(owner)
+            if instance is not None and row.local_port in ports_of(instance) and is_stuck(row, before):
                 waiting.setdefault(instance.name, []).append(row)
         for owner, rows in waiting.items():
             size = sum(r.recv_q for r in rows)
@@ -200,19 +201,25 @@ def unread_for_long(window: Window, cluster: Cluster) -> Iterator[Evidence]:
             yield saw(text, listings[-1].at, owner=owner, count=len(rows))
 
 
-def is_stuck(row: SocketRow, listings: list[Listing]) -> bool:
+Unread = tuple[str, int | None, int | None, int]  # peer, its port, the port here, unread bytes
+
+
+def unread(row: SocketRow) -> Unread:
+    return row.peer, row.peer_port, row.local_port, row.recv_q
+
+
+def unread_before(listings: list[Listing]) -> frozenset[Unread]:
+    """What lay unread on each connection in the listings that are ``LONG_S`` older than the newest, or more."""
+    old = [li for li in listings[:-1] if listings[-1].t - li.t >= LONG_S]
+    return frozenset(unread(row) for li in old for row in li.rows if row.recv_q)
+
+
+def is_stuck(row: SocketRow, before: frozenset[Unread]) -> bool:
     if row.state != "ESTAB" or row.recv_q == 0:
         return False
     if row.last_recv_ms is not None:
         return row.last_recv_ms >= LONG_S * 1000
-    return any(
-        listings[-1].t - before.t >= LONG_S
-        and any(
-            (r.peer, r.peer_port, r.local_port, r.recv_q) == (row.peer, row.peer_port, row.local_port, row.recv_q)
-            for r in before.rows
-        )
-        for before in listings[:-1]
-    )
+    return unread(row) in before
 
 
 CHECKS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from urllib.parse import urlsplit
 
 from pdctl.model.answer import Fact
@@ -35,8 +35,9 @@ class Listing:
         return self.at.value.rows
 
 
+@lru_cache(maxsize=4)
 def listings_of(window: Window) -> tuple[Listing, ...]:
-    """Every listing, oldest first."""
+    """Every listing, oldest first (remembered for the last few windows)."""
     found = [Listing(s, at) for s in window.subjects(Fact.SOCKETS) for at in window.seen(s, Fact.SOCKETS, Sockets)]
     return tuple(sorted(found, key=lambda listing: listing.t))
 
@@ -49,10 +50,20 @@ def by_subject(window: Window) -> dict[str, list[Listing]]:
     return dict(out)
 
 
+@lru_cache(maxsize=64)
+def rows_by_port(listing: Listing) -> dict[int | None, tuple[SocketRow, ...]]:
+    """The rows of a listing by their own port, in its order (remembered for the last listings): one pass for all the
+    instances that share a host."""
+    out: dict[int | None, list[SocketRow]] = defaultdict(list)
+    for row in listing.rows:
+        out[row.local_port].append(row)
+    return {port: tuple(rows) for port, rows in out.items()}
+
+
 @dataclass(frozen=True, eq=False)
 class Owners:
     """Which instance a socket belongs to: by the process that holds it, by the port it serves, else by whose listing it
-    is."""
+    is. What the inventory says is looked up, never searched: a host may hold hundreds of instances."""
 
     cluster: Cluster
     by_pid: dict[int, str]
@@ -61,10 +72,33 @@ class Owners:
         """The instance's name; None for a socket of a host that no instance is known to hold."""
         if row.pid is not None and row.pid in self.by_pid and self._may_hold(self.by_pid[row.pid], listing):
             return self.by_pid[row.pid]
-        served = next((i for i in self.near(listing) if row.local_port in ports_of(i)), None)
-        if served is not None:
-            return served.name
-        return None if listing.subject.startswith(HOST) else listing.subject
+        return self._served(row.local_port, listing)
+
+    def _served(self, port: int | None, listing: Listing) -> str | None:
+        """The first instance of the inventory that serves a port and whose sockets the listing can hold."""
+        if not listing.subject.startswith(HOST):
+            return listing.subject
+        host = listing.subject.removeprefix(HOST)
+        known = [self._by_port[place] for place in ((host, port), (None, port)) if place in self._by_port]
+        return min(known)[1] if known else None
+
+    @cached_property
+    def _by_port(self) -> dict[tuple[str | None, int | None], tuple[int, str]]:
+        """Of each host (None: of instances that name none) and port, the first instance: its place and name."""
+        out: dict[tuple[str | None, int | None], tuple[int, str]] = {}
+        for number, instance in enumerate(self.cluster.instances):
+            named = self.instance(instance.name)
+            for port in ports_of(instance):
+                out.setdefault((named.host if named else None, port), (number, instance.name))
+        return out
+
+    @cached_property
+    def _by_name(self) -> dict[str, Instance]:
+        return {instance.name: instance for instance in reversed(self.cluster.instances)}
+
+    def instance(self, name: str | None) -> Instance | None:
+        """As ``Cluster.instance``, without a search."""
+        return self._by_name.get(name) if name else None
 
     def near(self, listing: Listing) -> Iterator[Instance]:
         """The instances whose sockets a listing can hold."""
@@ -75,7 +109,7 @@ class Owners:
     def _may_hold(self, name: str, listing: Listing) -> bool:
         if not listing.subject.startswith(HOST):
             return name == listing.subject
-        instance = self.cluster.instance(name)
+        instance = self.instance(name)
         host = listing.subject.removeprefix(HOST)
         return instance is not None and instance.host in (None, host)
 
@@ -98,7 +132,7 @@ def owners_of(window: Window, cluster: Cluster) -> Owners:
     return Owners(cluster, by_pid)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def ports_of(instance: Instance) -> tuple[int, ...]:
     """The ports an instance serves HTTP on: its own, its metrics', its bootstrap server's."""
     urls = [urlsplit(u) for u in (instance.url, instance.metrics_url) if u]

@@ -283,11 +283,11 @@ class ClusterView:
     cluster: Cluster
     engines: tuple[EngineView, ...]
 
-    @property
+    @cached_property
     def prefills(self) -> tuple[EngineView, ...]:
         return tuple(e for e in self.engines if e.is_prefill)
 
-    @property
+    @cached_property
     def decodes(self) -> tuple[EngineView, ...]:
         return tuple(e for e in self.engines if not e.is_prefill)
 

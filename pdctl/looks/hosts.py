@@ -200,8 +200,9 @@ class HostLook:
         """One listing as an answer for each instance on the host."""
         mine = [found for found in self.found.values() if found.host == host]
         rows, why, error = _listed(answer)
+        listening = self._listening(host)
         for found in mine:
-            found.kin = kin_of(found.instance, rows, self._listening(host)) if why is None else Kin(())
+            found.kin = kin_of(found.instance, rows, listening) if why is None else Kin(())
             found.listed = why is None
             found.why = why or (None if found.kin.rows else _not_found(found.instance, host))
             body = json.dumps([row.as_row() for row in found.kin.rows], indent=1).encode() if why is None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pdctl.facts.flags import read_launch
 from pdctl.facts.gpus_of import gpu_of
 from pdctl.facts.kin import kin_of
 from pdctl.facts.proc_listing import Listed
@@ -108,3 +109,24 @@ def test_a_loop_of_parents_ends() -> None:
 )
 def test_gpus(rank: Rank, flags: dict[str, str], visible: str | None, gpu: str | None) -> None:
     assert gpu_of(rank, flags, visible) == gpu
+
+
+def test_a_command_line_is_read_once_however_many_instances_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[tuple[str, ...]] = []
+
+    def counted(argv: tuple[str, ...]) -> tuple[str | None, dict[str, str]]:
+        reads.append(argv)
+        return read_launch(argv)
+
+    monkeypatch.setattr("pdctl.facts.kin.read_launch", counted)
+    rows = tuple(process(n, 1, f"{LAUNCH} --port {30000 + n}") for n in range(2, 42))
+    for n in range(2, 42):
+        assert kin_of(engine(Role.PREFILL, 30000 + n), rows).rows == (rows[n - 2],)
+    assert len(reads) == len(rows)
+
+
+def test_a_list_that_changes_is_read_anew() -> None:
+    rows = [process(5, 1, f"{LAUNCH} --port 30100")]
+    assert len(kin_of(engine(Role.PREFILL, 30100), rows).rows) == 1
+    rows.append(process(6, 5, "x"))
+    assert len(kin_of(engine(Role.PREFILL, 30100), rows).rows) == 2
