@@ -57,12 +57,21 @@ def read_shell(text: str, files: Mapping[str, str] | None = None) -> Scope:
     tree = parse(text)
     if tree.root_node.has_error:
         scope.note(f"line {_error_line(tree.root_node)} does not parse: what follows may be misread")
-    blank = _ESCAPED_BLANK.search(text)
+    blank = next(
+        (found for found in _ESCAPED_BLANK.finditer(text) if not _is_quoted(tree, text, found.end() - 1)), None
+    )
     if blank:
         line = text.count("\n", 0, blank.start()) + 1
         scope.note(f"line {line} begins a word with an escaped blank, which may be misread: put it in quotes")
     _run(tree.root_node, scope, None)
     return scope
+
+
+def _is_quoted(tree: Tree, text: str, at: int) -> bool:
+    """Whether the character stands in single quotes or in a comment, where a blank is read as what it is."""
+    place = len(text[:at].encode())
+    node = tree.root_node.descendant_for_byte_range(place, place + 1)
+    return node is not None and node.type in ("raw_string", "comment")
 
 
 def _error_line(node: Node) -> int:

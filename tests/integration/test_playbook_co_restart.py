@@ -84,6 +84,7 @@ def test_killed_with_its_restart_and_gone_on_with(tmp_path: Path) -> None:
             (restart,) = psutil.Process(first.process.pid).children()
             first.process.kill()
             restart.kill()
+            psutil.wait_procs([restart], timeout=30)  # while it is there, nobody goes on with it
         with at_terminal(small, *RUN[:3], "--resume") as second:
             second.answer(ASKS, "small")
             assert second.ends() == 0

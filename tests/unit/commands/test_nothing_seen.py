@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +44,13 @@ def test_a_recording_that_holds_it_of_some_lists_the_others_as_not_checked(capsy
 
 
 def test_processes_of_which_none_is_an_engines_leave_nothing_to_dump(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:  # this very process, which is no engine
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    code = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
+    words = [sys.executable, "-c", code]  # a process that is no engine, and has none below it
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdin is not None
+        url = f"http://127.0.0.1:{other.stdout.readline().strip()}"
         status, told = report(capsys, "stacks", "--prefill", url, "-n", "1")
+        other.stdin.close()
     assert status == 3
     assert [f["summary"] for f in told["findings"]] == [
         "the stacks of prefill-0 could not be read: none of its processes is a scheduler or another part of an engine"
