@@ -95,7 +95,6 @@ def plan_of(cluster: Cluster, look: Look) -> SamplePlan:
     a request of its own."""
     from pdctl.sample import SamplePlan
 
-    remote = {host.name for host in cluster.hosts if host.ssh}
     return SamplePlan(
         interval_s=look.interval_s,
         seconds=look.seconds,
@@ -103,7 +102,7 @@ def plan_of(cluster: Cluster, look: Look) -> SamplePlan:
         first={Role.PREFILL: ENGINE_ONCE, Role.DECODE: ENGINE_ONCE, Role.ROUTER: (Fact.WORKERS,)},
         last={Role.PREFILL: ENGINE_ONCE, Role.DECODE: ENGINE_ONCE},
         last_asks=tuple(log_ask(i, cluster) for i in cluster.instances if has_log(i, cluster)),
-        via={i.name: i.host for i in cluster.instances if i.host in remote and i.host},
+        via=cluster.via,
         timeout_s=look.timeout_s,
         deadline_s=look.deadline_s,
     )

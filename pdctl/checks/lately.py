@@ -15,6 +15,7 @@ from datetime import timedelta
 from pdctl.model.finding import Finding, Report, Severity, by_weight
 from pdctl.model.window import Window
 
+LATELY_S = 120.0  # what rules made for half a minute of looking have room in
 # A fault that is known. What a few looks cannot tell, more looks may.
 TAKEN = frozenset({Severity.CRITICAL, Severity.WARNING})
 
@@ -49,6 +50,12 @@ def tail(window: Window, seconds: float) -> Window:
     held = {(o.subject, o.fact): o for o in window.observations if (o.subject, o.fact) not in seen}
     rows = tuple(replace(o, t=o.t - cut) for o in (*held.values(), *later))
     return replace(window, start=window.start + timedelta(seconds=cut), observations=rows)
+
+
+def newest_of(window: Window) -> Window:
+    """What is to be judged by itself as well: the last ``LATELY_S`` seconds of a window that is much longer, else the
+    window itself."""
+    return tail(window, LATELY_S) if window.seconds > 2 * LATELY_S else window
 
 
 def _key(finding: Finding) -> tuple[str, str, str]:

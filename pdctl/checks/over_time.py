@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from pdctl.checks import judge
 from pdctl.checks.glance import NAME, moves, with_standing
-from pdctl.checks.lately import tail, with_lately
+from pdctl.checks.lately import newest_of, with_lately
 from pdctl.checks.only_pinned import GLANCE_S, QUESTION, explained, unanswered
 from pdctl.checks.view import view_of
 from pdctl.model.answer import Fact
@@ -22,14 +22,12 @@ from pdctl.model.cluster import Cluster
 from pdctl.model.finding import Finding, Report, Status, by_weight
 from pdctl.model.window import Window
 
-LATELY_S = 120.0  # what rules made for half a minute of looking have room in
-
 
 def judge_over_time(
     window: Window, cluster: Cluster, *, only: Collection[str] = (), skip: Collection[str] = ()
 ) -> Report:
     """The report on a window of any length. ``only`` and ``skip`` as in ``judge``."""
-    newest = tail(window, LATELY_S) if window.seconds > 2 * LATELY_S else window
+    newest = newest_of(window)
     report = judge(window, cluster, only=only, skip=skip)
     if newest is not window:
         report = with_lately(report, [judge(newest, cluster, only=only, skip=skip)])

@@ -12,8 +12,8 @@ from pdctl.checks.base import Check, Verdict, found, saw
 from pdctl.checks.memory import token_signs
 from pdctl.checks.probe_evidence import counted_meanwhile, silent_engines, what_to_do
 from pdctl.checks.probe_lost import lost_on
-from pdctl.checks.probe_matrix import HUNG, attempts_of, echoes, fate_of, trial_of, wrong_word
-from pdctl.checks.probe_parts import parts_of
+from pdctl.checks.probe_matrix import attempts_of, echoes, fate_of, trial_of, wrong_word
+from pdctl.checks.probe_parts import HUNG, parts_of
 from pdctl.checks.probe_paths import Path, named, paths_of
 from pdctl.checks.probe_waits import explained
 from pdctl.checks.quiet import idle_engines

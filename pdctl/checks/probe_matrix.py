@@ -8,6 +8,7 @@ from math import ceil
 from statistics import median
 
 from pdctl.checks.probe_courses import courses_of
+from pdctl.checks.probe_parts import HUNG
 from pdctl.checks.router import OPEN, same_url
 from pdctl.model.answer import Fact
 from pdctl.model.cluster import Cluster, Role
@@ -18,7 +19,6 @@ from pdctl.model.window import Window
 INSIDE_OUT = (Role.PREFILL, Role.DECODE, Role.ROUTER, Role.PROXY)
 # How a connection that the other end closed, or forgot, ends for the one that uses it again.
 CLOSED = frozenset({"reset", "truncated", "other"})
-HUNG = "read-timeout"
 WORST_FIRST = (Fate.HUNG, Fate.CUT, Fate.FAILED, Fate.WRONG, Fate.CLOSED)
 # (outside, inside): shares of a stream's whole time before its first token, above and below which it came at once
 # there and piece by piece here. Where answers are short, or their first token takes long, it must be all of the time.

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pdctl.model.answer import Answer
 from pdctl.model.cluster import Cluster
+from pdctl.reach.state import plain_name
 
 KEPT = 10
 AGAIN_S = 3600.0  # the same fault is kept again after so long
@@ -29,8 +30,7 @@ class Evidence:
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self._folder = folder
         self._cluster = cluster
-        safe = "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else "-" for c in cluster.name)[:60]
-        self._stem = safe or "cluster"
+        self._stem = plain_name(cluster.name)
 
     def keep(self, answers: Iterable[Answer], now: datetime) -> Path:
         """Writes the answers as a capture and returns where; older ones beyond ``KEPT`` go. Raises CaptureError or

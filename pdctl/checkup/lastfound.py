@@ -55,7 +55,7 @@ def last_found(cluster: Cluster, finding: str, on: str, now: datetime) -> tuple[
         prints = prints_in([r for r in about if r["at"] == newest])
     except BAD:
         return None
-    return None if prints is None or newest is None else (prints, _time(newest))
+    return None if prints is None or newest is None else (prints, aware(newest))
 
 
 def _found_before(path: Path, since: datetime) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ def _found_before(path: Path, since: datetime) -> list[dict[str, Any]]:
     data = read_own(path)
     try:
         value = json.loads(data) if data is not None else {}
-        return [dict(r) for r in value.get("found", ()) if _time(r["at"]) >= since and r["finding"] and r["on"]]
+        return [dict(r) for r in value.get("found", ()) if aware(r["at"]) >= since and r["finding"] and r["on"]]
     except BAD:
         return []
 
@@ -73,7 +73,8 @@ def _last_path(cluster: str) -> Path:
     return state_folder(LAST, f"{safe[:100] or 'cluster'}.json")
 
 
-def _time(text: object) -> datetime:
+def aware(text: object) -> datetime:
+    """The time that a file of ours holds. Raises ValueError for what is none, or has no zone."""
     when = datetime.fromisoformat(str(text))
     if when.tzinfo is None:
         raise ValueError(f"{text}: a time without zone")

@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pdctl.checkup.lastfound import BAD, aware
 from pdctl.errors import PdctlError, UsageError
 from pdctl.reach.state import Held, locked, own_folder, read_own, replace_whole, state_folder
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 SCHEMA = "pdctl.mutes/1"
 WAIT_S = 5.0  # for another command that writes mutes
 MOST_BYTES = 4 * 1024 * 1024
-BAD = (TypeError, ValueError, KeyError, AttributeError, RecursionError)
 
 
 @dataclass(slots=True)
@@ -132,19 +132,12 @@ def _mute(row: Mapping[str, Any], shared: bool, found: Mutes) -> Mute | None:
 
     try:
         return Mute(
-            str(row["finding"]), str(row["on"]), _time(row["made"]), _time(row["until"]), str(row["who"]),
+            str(row["finding"]), str(row["on"]), aware(row["made"]), aware(row["until"]), str(row["who"]),
             str(row["why"]), bool(row.get("sticky", False)), prints_in(row.get("was")), shared,
         )  # fmt: skip
     except BAD as error:
         found.notes.append(f"a mute is left out: {type(error).__name__}: {error}")
         return None
-
-
-def _time(text: object) -> datetime:
-    when = datetime.fromisoformat(str(text))
-    if when.tzinfo is None:
-        raise ValueError(f"{text}: a time without zone")
-    return when
 
 
 def _since(mute: Mute, own: Mapping[str, Any]) -> Mute:
@@ -254,7 +247,7 @@ def _own_document() -> Iterator[dict[str, Any]]:
 
 
 def _is_over(row: Mapping[str, Any], now: datetime) -> bool:
-    return _time(row["until"]) <= now
+    return aware(row["until"]) <= now
 
 
 def _is_of(row: Mapping[str, Any], cluster: Cluster, shared: bool) -> bool:

@@ -19,7 +19,7 @@ from pdctl.model.cluster import Cluster
 from pdctl.model.packed import BAD, FACT, KIND, MISSED, SUBJECT, kinds_of, pack, shape, unpack
 from pdctl.model.window import Window
 from pdctl.reach.clock import Clock
-from pdctl.reach.state import own_folder, read_own, replace_whole, since_boot, state_folder, sweep
+from pdctl.reach.state import own_folder, plain_name, read_own, replace_whole, since_boot, state_folder, sweep
 
 FORMAT = 2
 KEEP_RUNS = 15
@@ -92,8 +92,9 @@ def memory_path(cluster: Cluster, selection: str) -> Path:
     inventory, or another choice of stages, is another file: two checks of one cluster don't mix up what they saw."""
     parts = [(i.name, i.role.value, i.url, i.metrics_url, i.host) for i in cluster.instances]
     told = json.dumps([cluster.name, sorted(map(str, parts)), selection])
-    safe = "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else "-" for c in cluster.name)[:60]
-    return state_folder("check", f"{safe or 'cluster'}-{blake2b(told.encode(), digest_size=6).hexdigest()}.memory")
+    return state_folder(
+        "check", f"{plain_name(cluster.name)}-{blake2b(told.encode(), digest_size=6).hexdigest()}.memory"
+    )
 
 
 def recall(path: Path, now: Instant, keep_s: float = KEEP_S) -> Memory:

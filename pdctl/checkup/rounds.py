@@ -54,7 +54,6 @@ class Rounds:
 
     def _plan(self) -> SamplePlan:
         chosen, order = self._order.chosen, self._order
-        remote = {host.name for host in self._cluster.hosts if host.ssh}
         roles = (Role.PREFILL, Role.DECODE, Role.ROUTER)
         return SamplePlan(
             interval_s=order.interval_s,
@@ -63,7 +62,7 @@ class Rounds:
             facts=dict.fromkeys(roles, tuple(chosen.facts)),
             first=dict.fromkeys(roles, tuple(chosen.once)),
             last_asks=self._log_asks(),
-            via={i.name: i.host for i in self._cluster.instances if i.host in remote and i.host},
+            via=self._cluster.via,
             timeout_s=order.timeout_s,
             deadline_s=self._left(),
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pdctl.checks import all_checks
 from pdctl.checks.glance import standing
-from pdctl.checks.lately import tail
+from pdctl.checks.lately import newest_of
 from pdctl.checks.staged import judged, stages_of
 from pdctl.checks.stages import nothing_seen
 from pdctl.checkup.lastfound import note_found
@@ -31,7 +31,7 @@ from pdctl.checkup.remember import (
     remembered,
 )
 from pdctl.checkup.rounds import LOOK_ON_S, Rounds
-from pdctl.checkup.spans import LATELY, LATELY_S, recent, spans
+from pdctl.checkup.spans import LATELY, recent, spans
 from pdctl.errors import Busy, PdctlError
 from pdctl.gather import Gatherer
 from pdctl.model.answer import Answer
@@ -72,9 +72,9 @@ def check_recorded(window: Window, cluster: Cluster, order: Order, clock: Clock 
     """The same verdict on a recording: no memory, no lock."""
     clock = clock or SystemClock()
     begun = clock.now()
-    long = window.seconds > 2 * LATELY_S
+    newest = newest_of(window)
     report = judged(
-        [window, tail(window, LATELY_S)] if long else [window],
+        [window] if newest is window else [window, newest],
         cluster,
         order.chosen,
         tuple(nothing_seen(window, cluster)),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
+from pdctl.checks.lately import LATELY_S
 from pdctl.checkup.remember import Instant, Memory, joined
 from pdctl.model.packed import BAD
 from pdctl.model.window import Window
 
-LATELY = 3  # looks: what a rule needs at least
-LATELY_S = 120.0  # and no less time than this; of a recording, too
+LATELY = 3  # looks: what a rule needs at least, and no less time than LATELY_S
 TOGETHER_S = 30.0  # runs no further apart, as lines of one crontab start them, are parts of one look
 RECENT_S = 150.0  # what moved before a run that is older may have stopped since
 

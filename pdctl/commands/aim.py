@@ -62,6 +62,15 @@ def aimed(report: Report) -> Report:
     return report.with_findings(findings)
 
 
+def handed_out(report: Report) -> Report:
+    """The report aimed, and left as JSON for whoever runs this command, before it is shown in any form."""
+    from pdctl import outlet
+
+    report = aimed(report)
+    outlet.keep_report(report)
+    return report
+
+
 def _aimed(row: str, odd_names: re.Pattern[str] | None) -> str:
     """A command with the options it takes; a sentence, and a command that takes none of them, as it is."""
     words = row.split(" ", 2)

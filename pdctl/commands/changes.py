@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdctl.commands.aim import aimed
+from pdctl.commands.aim import handed_out
 from pdctl.commands.common import (
     AsciiOpt,
     ConfigOpt,
@@ -191,8 +191,7 @@ def _out(
 ) -> None:  # fmt: skip
     from pdctl import exits, outlet
 
-    report = aimed(report)
-    outlet.keep_report(report)
+    report = handed_out(report)
     outlet.write_lines(_lines(report, line, looked, output, ascii_only))
     raise typer.Exit(exits.exit_of(report.status, fail_on))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from pdctl.commands.aim import aimed
+from pdctl.commands.aim import handed_out
 from pdctl.commands.common import (
     AsciiOpt,
     ConfigOpt,
@@ -207,9 +207,8 @@ def _finish(
     """Writes the outcome and ends the command with the status that was judged."""
     from pdctl import outlet
 
-    run = replace(run, report=aimed(run.report))
+    run = replace(run, report=handed_out(run.report))
     status = exit_of(run.report.status, fail_on)
-    outlet.keep_report(run.report)
     if output is Form.HUMAN and status == 0 and not verbose and out is None and not _someone_looks_on():
         raise typer.Exit(status)
     for note in run.notes:

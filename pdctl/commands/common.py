@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from pdctl import exits
-from pdctl.commands.aim import NAMED, aimed, named_by
+from pdctl.commands.aim import NAMED, handed_out, named_by
 from pdctl.errors import InventoryError, UsageError
 from pdctl.exits import FailOn
 
@@ -270,8 +270,7 @@ def emit(
     that one question."""
     from pdctl import errors, outlet
 
-    report = aimed(report)
-    outlet.keep_report(report)
+    report = handed_out(report)
     outlet.write_lines(_lines(report, output, ascii_only, pinned))
     fault = dict(NAMED.get()).get("--demo")
     if fault is not None and report.findings and output is Output.HUMAN:

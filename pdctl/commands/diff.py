@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from pdctl.commands.aim import aimed
+from pdctl.commands.aim import handed_out
 from pdctl.commands.common import (
     AsciiOpt,
     ConfigOpt,
@@ -210,8 +210,7 @@ def _out(
 
     for note in seen.notes:
         outlet.say(f"pdctl: {note}")
-    report = aimed(report)
-    outlet.keep_report(report)
+    report = handed_out(report)
     _write(shown, report, output, ascii_only)
     if not exit_code:
         raise typer.Exit(exits.exit_of(report.status, fail_on))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from pdctl.commands.aim import aimed
+from pdctl.commands.aim import handed_out
 from pdctl.commands.common import Output, Target
 from pdctl.errors import UsageError
 
@@ -107,8 +107,7 @@ def finish(
         outlet.say(f"pdctl: {note}")
     if output is not Output.HUMAN:
         emit(report, output, ascii_only=ascii_only, fail_on=fail_on)
-    report = aimed(report)
-    outlet.keep_report(report)
+    report = handed_out(report)
     as_shown = look(ascii_only)
     if alone:
         outlet.write_lines(lines(as_shown))

@@ -24,17 +24,15 @@ from pdctl.commands.common import (
     RouterOpt,
     TimeoutOpt,
     emit,
-    find_inventory,
     target,
 )
-from pdctl.errors import InventoryError, UsageError
+from pdctl.errors import UsageError
 from pdctl.exits import FailOn
 
 if TYPE_CHECKING:
     from pdctl.facts.prometheus import Server
     from pdctl.looks.past import Past, Span
     from pdctl.model.cluster import Cluster
-    from pdctl.model.finding import Report
     from pdctl.model.window import Window
 
 
@@ -80,7 +78,9 @@ def past(
     One query a metric, not one an engine. The scrapes are kept as a recording that every command reads with --from.
     Without an inventory the cluster is taken from the labels. Times are those of this machine's zone."""
     from pdctl import outlet
+    from pdctl.checks.over_time import judge_over_time
     from pdctl.checkup.mutes import applied
+    from pdctl.looks.past import PastLook
     from pdctl.reach.clock import SystemClock
 
     clock = SystemClock()
@@ -89,10 +89,9 @@ def past(
     with ExitStack() as stack:
         what = _cluster(stack, config, prefill, decode, router)
         path, is_kept = _place(stack, record, what, clock.wall())
-        found = _recalled(server, span, what, path)
-        window = _window(path, span)
-        report = _judged(window, found.cluster)
-        report, said_of_mutes = applied(report, found.cluster)
+        with PastLook(server, span, clock) as look:
+            found = look.recall(what, path)
+        report, said_of_mutes = applied(judge_over_time(_window(path, span), found.cluster), found.cluster)
     for line in (*found.notes, *said_of_mutes, *_lines(found, path if is_kept else None)):
         outlet.say(line)
     emit(report, output, ascii_only=ascii_only, fail_on=fail_on)
@@ -135,14 +134,12 @@ def _cluster(
     stack: ExitStack, config: Path | None, prefill: list[str] | None, decode: list[str] | None, router: list[str] | None
 ) -> Cluster | None:
     """The cluster of the options or of the inventory found; None where there is none: the labels must tell."""
-    if config is None and not (prefill or decode or router):
-        try:
-            find_inventory(None)
-        except InventoryError:
+    try:
+        return stack.enter_context(target(config=config, prefill=prefill, decode=decode, router=router)).cluster
+    except UsageError:
+        if config is not None or prefill or decode or router:
             raise
-        except UsageError:
-            return None
-    return stack.enter_context(target(config=config, prefill=prefill, decode=decode, router=router)).cluster
+        return None
 
 
 def _place(stack: ExitStack, record: Path | None, cluster: Cluster | None, now: datetime) -> tuple[Path, bool]:
@@ -156,14 +153,6 @@ def _place(stack: ExitStack, record: Path | None, cluster: Cluster | None, now: 
     return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pdctl-past-"))) / "capture", False
 
 
-def _recalled(server: Server, span: Span, cluster: Cluster | None, path: Path) -> Past:
-    from pdctl.looks.past import PastLook
-    from pdctl.reach.clock import SystemClock
-
-    with PastLook(server, span, SystemClock()) as look:
-        return look.recall(cluster, path)
-
-
 def _window(path: Path, span: Span) -> Window:
     """All of what was kept, an hour and more as well."""
     from pdctl.reach.capture import open_capture
@@ -171,12 +160,6 @@ def _window(path: Path, span: Span) -> Window:
 
     with open_capture(path) as capture:
         return read_window(capture, last_s=(span.end - span.start).total_seconds() + 1)
-
-
-def _judged(window: Window, cluster: Cluster) -> Report:
-    from pdctl.checks.over_time import judge_over_time
-
-    return judge_over_time(window, cluster)
 
 
 def _lines(found: Past, path: Path | None) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from pdctl.commands.aim import aimed
+from pdctl.commands.aim import handed_out
 from pdctl.commands.common import Output
 from pdctl.errors import INTERRUPTED, UsageError
 from pdctl.exits import FailOn, exit_of
@@ -61,8 +61,7 @@ def emit_probe(result: Result, output: Output, *, ascii_only: bool, fail_on: Fai
     """Writes the report in the form asked for and ends the command."""
     from pdctl import outlet
 
-    result.report = aimed(result.report)
-    outlet.keep_report(result.report)
+    result.report = handed_out(result.report)
     outlet.write_lines(_lines(result, output, ascii_only))
     raise typer.Exit(INTERRUPTED if interrupted else exit_of(result.report.status, fail_on))
 

@@ -87,6 +87,12 @@ class Cluster:
             return self
         return replace(self, hosts=(*self.hosts, Host(LOCAL)))
 
+    @property
+    def via(self) -> dict[str, str]:
+        """The host whose connection carries what is asked of an instance over HTTP, for those at another machine."""
+        remote = {host.name for host in self.hosts if host.ssh}
+        return {i.name: i.host for i in self.instances if i.host is not None and i.host in remote}
+
     def instance(self, name: str) -> Instance | None:
         return next((i for i in self.instances if i.name == name), None)
 

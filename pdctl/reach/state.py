@@ -33,6 +33,11 @@ def state_folder(*parts: str) -> Path:
     return Path(named, "pdctl", *parts)
 
 
+def plain_name(name: str) -> str:
+    """A cluster's name as a part of a file name; names that only differ in odd characters share one."""
+    return "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else "-" for c in name)[:60] or "cluster"
+
+
 def _home() -> str:
     """The home of this user. One that is not there (/nonexistent, say) is none: it is not for us to make."""
     home = os.environ.get("HOME", "")
