@@ -60,8 +60,8 @@ def follow(
     hosts: Hosts, clock: Clock, first: CommandAsk, again: CommandAsk, lines: Lines,
     over: threading.Event, say: Callable[[str], None],
 ) -> str:  # fmt: skip
-    """Hands on what the log grows by until ``over`` is set, or it ends for another reason than a lost connection, or
-    that stays lost. Returns why it is followed no longer."""
+    """Hands on what the log grows by until ``over`` is set, or the command ends by itself, or stays cut off. Returns
+    why it is followed no longer."""
 
     def sink(data: bytes) -> None:
         if over.is_set():
@@ -73,16 +73,21 @@ def follow(
         began = clock.now()
         answer = hosts.follow(ask, sink, started=began, deadline=began + FOLLOWED_S)
         why = _why(answer, ask)
-        if over.is_set() or answer.error is not Why.SSH:
+        if over.is_set() or not _was_cut_off(answer):
             return why
         if clock.now() - began > PAUSES[-1] or tries == 0:
             tries, lost_at = 0, clock.now()
-            say(f"its host is lost, and tried again: {why}")
+            say(f"cut off, and tried again: {why}")
         if clock.now() - lost_at > TRIED_S or over.wait(PAUSES[min(tries, len(PAUSES) - 1)]):
-            return f"its host is lost: {why}"
+            return f"it stays cut off: {why}"
         tries += 1
         lines.again()
         ask = again
+
+
+def _was_cut_off(answer: Answer) -> bool:
+    """Whether the connection was lost, or the command killed: a host that goes down ends what runs there first."""
+    return answer.error is Why.SSH or (answer.error is Why.OTHER and answer.status is None)
 
 
 def _why(answer: Answer, ask: CommandAsk) -> str:

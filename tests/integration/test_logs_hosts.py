@@ -234,7 +234,7 @@ def test_a_lost_connection_is_made_again_and_no_line_is_lost_or_told_twice(world
     assert sorted(after) == [(name, f"request {n}") for name in both for n in (3, 4)]
     assert sorted(last) == [(name, "request 5") for name in both]
     for name in both:
-        assert said.count(f"{name}: its host is lost, and tried again: ") == 1
+        assert said.count(f"{name}: cut off, and tried again: ") == 1
 
 
 def _tails(folder: Path) -> list[int]:
